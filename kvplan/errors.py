@@ -1,0 +1,71 @@
+"""One exception tree, so that a caller can catch exactly as much as it means to.
+
+KvplanError
+├── InputError          a value that a person gave: a number, a name, an axis, a flag
+│   └── UnknownNameError    a name that is not in a list; carries the nearest names
+├── DtypeError          a storage format that cannot hold the row or matrix asked of it
+├── ParallelError       tensor or pipeline parallelism that does not divide the model
+├── ConfigError         a config.json that is broken, or says something that cannot be
+│   └── UnsupportedConfigError  a sound config that no rule can count exactly
+├── PresetError         a preset file that is broken, or of a schema that is not known
+└── LinkError           a shared link that cannot be read
+
+Every message is one sentence for a person: where, what was found, what would be accepted.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class KvplanError(Exception):
+    """The base of every error that kvplan raises on purpose."""
+
+
+class InputError(KvplanError):
+    """A value that a person gave is not acceptable."""
+
+
+class UnknownNameError(InputError):
+    """A name is not among the known ones; `nearest` holds what was probably meant."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.nearest = nearest_names(name, known)
+        hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        super().__init__(f"no {kind} is called {shorten(name)!r}{hint}")
+
+
+class DtypeError(KvplanError):
+    """A storage format cannot hold this row or matrix."""
+
+
+class ParallelError(KvplanError):
+    """The model does not divide over this many GPUs."""
+
+
+class ConfigError(KvplanError):
+    """A config.json is broken or contradicts itself."""
+
+
+class UnsupportedConfigError(ConfigError):
+    """A config is sound, but no rule counts it exactly, so it is refused."""
+
+
+class PresetError(KvplanError):
+    """A preset file is broken or of an unknown schema."""
+
+
+class LinkError(KvplanError):
+    """A shared link cannot be read."""
+
+
+def nearest_names(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+    """Up to `count` known names that resemble `name`, most alike first."""
+    return tuple(difflib.get_close_matches(name.lower()[:80], list(known), n=count, cutoff=0.5))
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    """`value` as text for a message, cut so that a hostile value cannot flood it."""
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,142 @@
+"""A GPU as the planner sees it: the memory that a program can use, its bandwidth, its price, and the sources.
+
+Three totals are never mixed: the label on the box, the driver's total (`nvidia-smi`), and the usable total that
+a program can allocate (CUDA-visible). Planning starts from the usable one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvplan.errors import InputError, shorten
+from kvplan.names import clean_name
+from kvplan.units import GIB, MIB, TIB, whole_number
+
+Confidence = Literal["high", "medium", "low"]
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A public price of one GPU.
+
+    kind    "rent" in US dollars an hour, or "list" in US dollars to buy
+    usd     the price
+    date    when it was read, as YYYY-MM-DD
+    source  where
+    """
+
+    kind: Literal["rent", "list"]
+    usd: float
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One accelerator.
+
+    name               as people write it
+    usable_bytes       what a program can allocate
+    usable_basis       how that total is known: measured, driver total less the usual reserve, ...
+    usable_range       (lowest, highest) seen or expected, in bytes
+    is_estimate        the usable total was not measured
+    label_bytes        the number on the box, read as GiB, since memory chips come in powers of two; or None
+    driver_bytes       the driver's total, or None
+    bandwidth          bytes a second from its memory, or None
+    tflops             dense TFLOP/s by dtype
+    link, link_bandwidth  how GPUs of a node are connected, and bytes a second both ways together, or None
+    node_gpus          GPUs of the usual node, or None
+    prices             public prices, dated
+    confidence         how well the figures are sourced; never show "low" without saying so
+    """
+
+    name: str
+    usable_bytes: int
+    usable_basis: str
+    usable_range: tuple[int, int]
+    is_estimate: bool
+    id: str = ""
+    vendor: str = ""
+    architecture: str = ""
+    memory: str = ""
+    label_bytes: int | None = None
+    driver_bytes: int | None = None
+    bandwidth: int | None = None
+    tflops: Mapping[str, float] = field(default_factory=dict, hash=False)
+    link: str = ""
+    link_bandwidth: int | None = None
+    node_gpus: int | None = None
+    prices: tuple[Price, ...] = ()
+    confidence: Confidence = "high"
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rent_per_hour(self) -> Price | None:
+        """The lowest public rental price, or None."""
+        return min((price for price in self.prices if price.kind == "rent"), key=lambda p: p.usd, default=None)
+
+    @property
+    def list_price(self) -> Price | None:
+        """The lowest public purchase price, or None."""
+        return min((price for price in self.prices if price.kind == "list"), key=lambda p: p.usd, default=None)
+
+
+def usual_usable_bytes(driver_bytes: int) -> int:
+    """The CUDA-visible total where nobody measured it: the driver's total less 350 MiB and 0.25 % of it.
+
+    Within 140 MiB on most parts whose both totals are known.
+    """
+    return driver_bytes - 350 * MIB - driver_bytes * 25 // 10_000
+
+
+USUAL_USABLE_SPREAD = 140 * MIB
+"""How far `usual_usable_bytes` was off on the parts where it could be checked."""
+
+
+def define_gpu(
+    *,
+    name: str,
+    usable_bytes: int,
+    bandwidth: int | None = None,
+    label_bytes: int | None = None,
+    driver_bytes: int | None = None,
+    node_gpus: int | None = None,
+    rent_usd_per_hour: float | None = None,
+) -> Gpu:
+    """A GPU of the user's own.
+
+    usable_bytes  what a program can allocate (torch.cuda.mem_get_info()[1]), in bytes
+    bandwidth     bytes a second, for the decode floor; None: no floor is shown
+
+    Raises InputError.
+    """
+    usable = whole_number(usable_bytes, "usable_bytes", low=MIB, high=16 * TIB)
+    price = () if rent_usd_per_hour is None else (_own_price(rent_usd_per_hour),)
+    return Gpu(
+        name=clean_name(name, "GPU name"),
+        usable_bytes=usable,
+        usable_basis="given by the user",
+        usable_range=(usable, usable),
+        is_estimate=False,
+        bandwidth=None if bandwidth is None else whole_number(bandwidth, "bandwidth", high=10**15),
+        label_bytes=None if label_bytes is None else whole_number(label_bytes, "label_bytes", high=16 * TIB),
+        driver_bytes=None if driver_bytes is None else whole_number(driver_bytes, "driver_bytes", high=16 * TIB),
+        node_gpus=None if node_gpus is None else whole_number(node_gpus, "node_gpus", high=4096),
+        prices=price,
+        sources=("defined by the user",),
+    )
+
+
+def _own_price(usd: float) -> Price:
+    number = isinstance(usd, int | float) and not isinstance(usd, bool)
+    if not number or not math.isfinite(usd) or not 0 < usd <= 10_000:
+        raise InputError(f"rent_usd_per_hour is {shorten(repr(usd))}; give US dollars an hour, up to 10,000")
+    return Price("rent", float(usd), "", "given by the user")
+
+
+def label_gib(gpu: Gpu) -> int | None:
+    """The label as the box writes it, in whole GiB."""
+    return None if gpu.label_bytes is None else gpu.label_bytes // GIB

@@ -1,0 +1,30 @@
+"""Names that people give: what may stand in one, so that no page ever renders it as anything but text."""
+
+from __future__ import annotations
+
+import re
+
+from kvplan.errors import InputError, shorten
+
+_NAME = re.compile(r"[^\W_][\w .+/(),-]{0,79}")
+_RENDERED = re.compile(r"www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__", re.IGNORECASE)
+_ID = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?")
+
+
+def clean_name(name: object, what: str = "name") -> str:
+    """`name` without outer spaces, where it is plain text of up to 80 letters, digits, spaces and `.+/(),-_`.
+
+    Pages render labels as Markdown, so whatever Markdown could turn into a link, an image, an icon, emphasis or
+    a formula stays out. Raises InputError.
+    """
+    text = name.strip() if isinstance(name, str) else ""
+    if not _NAME.fullmatch(text) or _RENDERED.search(text):
+        raise InputError(f"{what} is {shorten(repr(name))}; use up to 80 letters, digits, spaces and .+/(),-")
+    return text
+
+
+def preset_id(name: object, what: str = "preset id") -> str:
+    """`name` where it can be a preset's id and file name: a-z, 0-9, dots and dashes. Raises InputError."""
+    if not isinstance(name, str) or not _ID.fullmatch(name) or ".." in name:
+        raise InputError(f"{what} is {shorten(repr(name))}; use a-z, 0-9, dots and dashes, such as llama-3.1-8b")
+    return name

@@ -1,0 +1,149 @@
+"""Numbers as people write and read them: bytes, counts, axes. Formatting lives here and nowhere else.
+
+GiB is 2**30 bytes and GB is 10**9 bytes; the two are never mixed. Bytes are ints from end to end, and only
+the text made here is rounded.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from fractions import Fraction
+
+from kvplan.errors import InputError, shorten
+
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
+
+BINARY_UNITS = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
+DECIMAL_UNITS = (("TB", TB), ("GB", GB), ("MB", MB), ("kB", KB))
+UNIT_BYTES = {"B": 1, **dict(BINARY_UNITS), **dict(DECIMAL_UNITS), "KB": KB}
+
+MAX_COUNT = 2**40
+"""No context, batch or head count is larger; beyond it a number is a slip of the hand, and int64 is at risk."""
+
+MAX_AXIS_VALUES = 4096
+"""The most values that one written axis may have."""
+
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmM]?)")
+_COUNT_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
+_RANGE = re.compile(r"(.+?)\.\.(.+?)(?:([*+])(.+))?")
+_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)?")
+
+
+def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) -> int:
+    """`value` as an int between `low` and `high`.
+
+    NumPy integers are accepted; bools, floats and text are refused, since each hides a guess.
+
+    Raises InputError with the name, what was found and what is accepted.
+    """
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{name} is {shorten(repr(value))}; a whole number is needed") from None
+    if isinstance(value, bool):
+        raise InputError(f"{name} is {value}; a whole number is needed")
+    if not low <= number <= high:
+        raise InputError(f"{name} is {shorten(number)}; it must be from {low:,} to {high:,}")
+    return number
+
+
+def parse_count(text: str, name: str = "number") -> int:
+    """A count as people write it: `8192`, `32k` (32 x 1,024) or `1.5k`; never rounded."""
+    found = _COUNT.fullmatch(text.strip().replace("_", ""))
+    if found is None or not text.isascii():
+        raise InputError(f"{name} is {shorten(text)!r}; write a whole number such as 8192 or 32k")
+    exact = Fraction(found[1]) * _COUNT_SUFFIX[found[2].lower()]
+    if exact.denominator != 1:
+        raise InputError(f"{name} {shorten(text)!r} is not a whole number")
+    return whole_number(exact.numerator, name, low=0)
+
+
+def parse_axis(text: str, name: str = "axis") -> list[int]:
+    """The values of a sweep axis: `1k,4k,32k`, `1..64` (steps of one), `1..64*2` (doubling), `0..90+10`.
+
+    Values come back in the order written, each once. Raises InputError.
+    """
+    values: dict[int, None] = {}
+    for item in text.split(","):
+        for value in _axis_item(item, name):
+            values[value] = None
+            if len(values) > MAX_AXIS_VALUES:
+                raise InputError(f"{name} {shorten(text)!r} has over {MAX_AXIS_VALUES:,} values; use a larger step")
+    return list(values)
+
+
+def _axis_item(item: str, name: str) -> range | list[int]:
+    found = _RANGE.fullmatch(item.strip())
+    if found is None:
+        return [parse_count(item, name)]
+    first, last = parse_count(found[1], name), parse_count(found[2], name)
+    if last < first:
+        raise InputError(f"{name} {shorten(item)!r} runs backwards")
+    step = parse_count(found[4], name) if found[3] else 1
+    if found[3] == "*":
+        return _doubling(first, last, step, name)
+    return range(first, last + 1, whole_number(step, f"the step of {name}"))
+
+
+def _doubling(first: int, last: int, factor: int, name: str) -> list[int]:
+    whole_number(first, f"the start of {name}")
+    whole_number(factor, f"the factor of {name}", low=2)
+    values = []
+    while first <= last:
+        values.append(first)
+        first *= factor
+    return values
+
+
+def parse_bytes(text: str, name: str = "size") -> int:
+    """A size with its unit, such as `24 GiB`, `24GB` or `512MiB`; a bare number is bytes. Raises InputError."""
+    found = _BYTES.fullmatch(text.strip().replace("_", ""))
+    unit = UNIT_BYTES.get(found[2] or "B") if found and text.isascii() else None
+    if found is None or unit is None:
+        raise InputError(f"{name} is {shorten(text)!r}; write a size such as 24GiB, 24GB or 512MiB")
+    exact = Fraction(found[1]) * unit
+    if exact.denominator != 1:
+        raise InputError(f"{name} {shorten(text)!r} is not a whole number of bytes")
+    return exact.numerator
+
+
+def format_bytes(count: int, unit: str | None = None, decimal: bool = False) -> str:
+    """`count` bytes as text: in `unit` where one is given, else in the largest unit that keeps it at 1 or more."""
+    if unit is not None:
+        return f"{_three_digits(Fraction(count, UNIT_BYTES[unit]))} {unit}"
+    for name, size in DECIMAL_UNITS if decimal else BINARY_UNITS:
+        if abs(count) >= size:
+            return f"{_three_digits(Fraction(count, size))} {name}"
+    return f"{count:,} B"
+
+
+def _three_digits(value: Fraction) -> str:
+    """At least three significant digits; whole digits are never dropped."""
+    size = abs(value)
+    places = 2 if size < 10 else 1 if size < 1000 else 0
+    return f"{float(value):,.{places}f}"
+
+
+def format_exact_bytes(count: int) -> str:
+    """Both the rounded and the exact form, for hovers and tables: `1.25 GiB (1,342,177,280 B)`."""
+    return f"{format_bytes(count)} ({count:,} B)"
+
+
+def format_tokens(count: int) -> str:
+    """A context length: `32K` where that is exact, else the digits."""
+    for suffix, size in (("M", 2**20), ("K", 2**10)):
+        if count >= size and count % size == 0:
+            return f"{count // size}{suffix}"
+    return f"{count:,}"
+
+
+def format_params(count: int) -> str:
+    """A parameter count with three significant digits: `8.03 B`, `671 B`, `124 M`."""
+    for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if count >= size:
+            value = Fraction(count, size)
+            places = 2 if value < 10 else 1 if value < 100 else 0
+            return f"{float(value):.{places}f} {suffix}"
+    return str(count)
