@@ -1,0 +1,478 @@
+"""The only reader and writer of preset files: models, GPUs and scenarios as TOML, one a file.
+
+A model preset holds the layers and weights themselves, so that reading one needs no rule. Equal layers are
+written once, and `layers` says in which order they stand: `["5 x sliding", "1 x full", ...]`.
+
+Reading is strict: an unknown key, a wrong type or a missing field is a PresetError that names file and field.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kvplan.attention import LAYER_KINDS, LayerCache
+from kvplan.dtypes import StorageFormat, weight_format
+from kvplan.errors import KvplanError, PresetError, UnknownNameError, nearest_names, shorten
+from kvplan.hardware import Gpu, Price
+from kvplan.model import ROLES, Layer, Model, WeightGroup
+from kvplan.names import clean_name, preset_id
+
+SCHEMA = 1
+MAX_FILE_BYTES = 2 * 2**20
+MAX_LAYERS = 10_000
+SHIPPED = Path(__file__).resolve().parent.parent / "presets"
+
+Table = Mapping[str, Any]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioPreset:
+    """A scenario as plain fields, since this module does not know the planner.
+
+    lesson  what it teaches, in a sentence or two
+    fields  keyword arguments of `Scenario`, model and gpu as preset ids
+    """
+
+    name: str
+    lesson: str
+    fields: Mapping[str, Any] = field(hash=False)
+    source: str = ""
+    id: str = ""
+
+
+# ------------------------------------------------------------------------------------------------------- library
+
+
+def presets_dir() -> Path:
+    """The library: KVPLAN_PRESETS_DIR where it is set, else the presets beside the package."""
+    return Path(os.environ.get("KVPLAN_PRESETS_DIR") or SHIPPED)
+
+
+def list_models() -> tuple[str, ...]:
+    """Ids of all model presets, sorted."""
+    return _ids("models")
+
+
+def list_gpus() -> tuple[str, ...]:
+    """Ids of all GPU presets, sorted."""
+    return _ids("gpus")
+
+
+def list_scenarios() -> tuple[str, ...]:
+    """Ids of all scenario presets, sorted."""
+    return _ids("scenarios")
+
+
+def load_model(name: str) -> Model:
+    """The model preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
+    path = _find("models", "model", name)
+    return _load_model(path, path.stat().st_mtime_ns)
+
+
+def load_gpu(name: str) -> Gpu:
+    """The GPU preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
+    path = _find("gpus", "GPU", name)
+    return _load_gpu(path, path.stat().st_mtime_ns)
+
+
+def load_scenario(name: str) -> ScenarioPreset:
+    """The scenario preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
+    path = _find("scenarios", "scenario", name)
+    return scenario_from_table(read_toml(path), path.name, path.stem)
+
+
+def _ids(folder: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (presets_dir() / folder).glob("*.toml")))
+
+
+def _find(folder: str, kind: str, name: str) -> Path:
+    path = presets_dir() / folder / f"{name}.toml"
+    if not isinstance(name, str) or not _looks_like_id(name) or not path.is_file():
+        raise UnknownNameError(kind, str(name), _ids(folder))
+    return path
+
+
+def _looks_like_id(name: str) -> bool:
+    try:
+        return bool(preset_id(name))
+    except KvplanError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def _load_model(path: Path, _changed_ns: int) -> Model:
+    return model_from_table(read_toml(path), path.name, path.stem)
+
+
+@lru_cache(maxsize=1024)
+def _load_gpu(path: Path, _changed_ns: int) -> Gpu:
+    return gpu_from_table(read_toml(path), path.name, path.stem)
+
+
+def save_model(model: Model, directory: Path) -> Path:
+    """Write `model` as `<id>.toml` into `directory`; the id must be set. Returns the path."""
+    return _write(directory, model.id, model_to_table(model))
+
+
+def save_gpu(gpu: Gpu, directory: Path) -> Path:
+    """Write `gpu` as `<id>.toml` into `directory`; the id must be set. Returns the path."""
+    return _write(directory, gpu.id, gpu_to_table(gpu))
+
+
+def _write(directory: Path, name: str, table: Table) -> Path:
+    path = directory / f"{preset_id(name)}.toml"
+    path.write_text(dump_toml(table), encoding="utf-8")
+    return path
+
+
+# ---------------------------------------------------------------------------------------------------------- TOML
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in `path`. Raises PresetError where it is missing, huge, not UTF-8 or not TOML."""
+    try:
+        data = path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else None
+    except OSError as error:
+        raise PresetError(f"{path.name} cannot be read: {error.strerror}") from None
+    if data is None:
+        raise PresetError(f"{path.name} is over {MAX_FILE_BYTES // 2**20} MiB, too large for a preset")
+    return parse_toml(data, path.name)
+
+
+def parse_toml(data: bytes, where: str) -> dict[str, Any]:
+    """The table in `data`. Raises PresetError with the line where it is not TOML."""
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise PresetError(f"{where} is not UTF-8 text") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PresetError(f"{where} is not valid TOML: {shorten(error, 120)}") from None
+
+
+def dump_toml(table: Table) -> str:
+    """`table` as TOML: plain values first, then tables; lists of tables as one inline table a line."""
+    lines = _toml_lines({key: value for key, value in table.items() if not isinstance(value, Mapping)})
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _toml_table(_toml_key(key), value)
+    return "\n".join(lines) + "\n"
+
+
+def _toml_table(name: str, table: Table) -> list[str]:
+    if table and all(isinstance(value, Mapping) for value in table.values()):  # a table that only holds tables
+        return [line for key, value in table.items() for line in _toml_table(f"{name}.{_toml_key(key)}", value)]
+    return ["", f"[{name}]", *_toml_lines(table)]
+
+
+def _toml_lines(table: Table) -> list[str]:
+    return [f"{_toml_key(key)} = {_toml_rows(value)}" for key, value in table.items()]
+
+
+def _toml_rows(value: object) -> str:
+    """A list of tables as one inline table a line; anything else on one line."""
+    if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
+        return "[\n" + "".join(f"  {_toml_value(item)},\n" for item in value) + "]"
+    return _toml_value(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")
+
+
+# -------------------------------------------------------------------------------------------------- strict reading
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in which file a value stands, for messages."""
+
+    file: str
+    path: str = ""
+
+    def at(self, key: str | int) -> _Place:
+        step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else key
+        return _Place(self.file, self.path + step)
+
+    def error(self, text: str) -> PresetError:
+        return PresetError(f"{self.file}: {self.path + ' ' if self.path else ''}{text}")
+
+
+def _typed(kind: type, words: str) -> Callable[[Any, _Place], Any]:
+    def decode(value: Any, place: _Place) -> Any:
+        if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
+            return value
+        raise place.error(f"is {shorten(repr(value))}; {words} is needed")
+
+    return decode
+
+
+_int = _typed(int, "a whole number")
+_text = _typed(str, "text in quotes")
+_table = _typed(dict, "a table")
+_list = _typed(list, "a list")
+
+
+def _count(value: Any, place: _Place) -> int:
+    number: int = _int(value, place)
+    if not 0 <= number < 2**63:
+        raise place.error(f"is {shorten(number)}; a number from 0 up is needed")
+    return number
+
+
+def _number(value: Any, place: _Place) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return float(value)
+    raise place.error(f"is {shorten(repr(value))}; a number from 0 up is needed")
+
+
+def _storage(value: Any, place: _Place) -> StorageFormat:
+    try:
+        return weight_format(_text(value, place))
+    except PresetError:
+        raise
+    except KvplanError as error:
+        raise place.error(f"is not a storage format: {error}") from None
+
+
+def _many(decode: Callable[[Any, _Place], Made]) -> Callable[[Any, _Place], tuple[Made, ...]]:
+    def decode_all(value: Any, place: _Place) -> tuple[Made, ...]:
+        return tuple(decode(item, place.at(index)) for index, item in enumerate(_list(value, place)))
+
+    return decode_all
+
+
+def _layer_cache(value: Any, place: _Place) -> LayerCache:
+    table = dict(_table(value, place))
+    kind = _text(table.pop("kind", None), place.at("kind"))
+    if kind not in LAYER_KINDS:
+        raise place.at("kind").error(f"is {shorten(repr(kind))}; one of {', '.join(LAYER_KINDS)} is needed")
+    return _build(LAYER_KINDS[kind], table, place)
+
+
+def _build(made: Callable[..., Made], table: Any, place: _Place) -> Made:
+    """A dataclass from a table: every key must be a field, and every field without a default must be there."""
+    found = _table(table, place)
+    known = {item.name: item for item in fields(made) if item.init}  # type: ignore[arg-type]
+    for key in found:
+        if key not in known:
+            near = nearest_names(key, known)
+            raise place.error(
+                f"has the unknown key {shorten(key)!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+    for name, item in known.items():
+        if name not in found and item.default is MISSING and item.default_factory is MISSING:
+            raise place.error(f"lacks {name!r}")
+    values = {key: _DECODERS[str(known[key].type)](value, place.at(key)) for key, value in found.items()}
+    try:
+        return made(**values)
+    except PresetError:
+        raise
+    except KvplanError as error:
+        raise place.error(str(error)) from None
+
+
+def _role(value: Any, place: _Place) -> str:
+    if value not in ROLES:
+        raise place.error(f"is {shorten(repr(value))}; one of {', '.join(ROLES)} is needed")
+    return str(value)
+
+
+def _choice(*words: str) -> Callable[[Any, _Place], str]:
+    def decode(value: Any, place: _Place) -> str:
+        if value not in words:
+            raise place.error(f"is {shorten(repr(value))}; one of {', '.join(words)} is needed")
+        return str(value)
+
+    return decode
+
+
+def _tflops(value: Any, place: _Place) -> dict[str, float]:
+    return {key: _number(item, place.at(key)) for key, item in _table(value, place).items()}
+
+
+def _pair(value: Any, place: _Place) -> tuple[int, int]:
+    numbers = _many(_count)(value, place)
+    if len(numbers) != 2 or numbers[0] > numbers[1]:
+        raise place.error("must be [lowest, highest]")
+    return numbers[0], numbers[1]
+
+
+_DECODERS: dict[str, Callable[[Any, _Place], Any]] = {
+    "int": _count,
+    "int | None": _count,
+    "float": _number,
+    "str": _text,
+    "bool": _typed(bool, "true or false"),
+    "StorageFormat": _storage,
+    "StorageFormat | None": _storage,
+    "Split": _choice("copied", "rows", "columns", "kv_heads"),
+    "Confidence": _choice("high", "medium", "low"),
+    "Literal['rent', 'list']": _choice("rent", "list"),
+    "tuple[str, ...]": _many(_text),
+    "tuple[int, int]": _pair,
+    "tuple[Price, ...]": _many(lambda value, place: _build(Price, value, place)),
+    "tuple[LayerCache, ...]": _many(_layer_cache),
+    "tuple[WeightGroup, ...]": _many(lambda value, place: _weight_group(value, place)),
+    "LayerCache": _layer_cache,
+    "Mapping[str, float]": _tflops,
+    "Mapping[str, Any]": _table,
+}
+"""How a field is read, by its annotation."""
+
+
+def _weight_group(value: Any, place: _Place) -> WeightGroup:
+    group = _build(WeightGroup, value, place)
+    _role(group.role, place.at("role"))
+    if (group.split == "kv_heads") != bool(group.kv_heads) or group.rows % (group.kv_heads or 1):
+        raise place.error("must have kv_heads, a divisor of its rows, exactly where its split is kv_heads")
+    if not 1 <= (group.active or group.count) <= group.count or not group.rows * group.columns:
+        raise place.error("needs rows, columns and count of at least 1, and active of at most count")
+    return group
+
+
+def _encode(value: object) -> Any:
+    """A field's value as TOML can hold it."""
+    if isinstance(value, StorageFormat):
+        return value.name
+    if isinstance(value, LayerCache):
+        return {"kind": value.kind, **_to_table(value)}
+    if isinstance(value, tuple | list):
+        return [_encode(item) for item in value]
+    return _to_table(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def _to_table(made: object) -> dict[str, Any]:
+    """A dataclass as a table, without fields at their default."""
+    table = {}
+    for item in fields(made):  # type: ignore[arg-type]
+        value = getattr(made, item.name)
+        default = item.default_factory() if item.default_factory is not MISSING else item.default
+        if value != default and value is not None:
+            table[item.name] = dict(value) if isinstance(value, Mapping) else _encode(value)
+    return table
+
+
+# --------------------------------------------------------------------------------------------------------- models
+
+
+def model_to_table(model: Model) -> dict[str, Any]:
+    """`model` as the table of a preset file."""
+    table = {"schema": SCHEMA, **_to_table(model)}
+    weights = table.pop("weights", [])
+    del table["layers"]
+    table.pop("id", None)
+    names = _layer_names(model)
+    table["layers"] = [f"{count} x {names[layer]}" for layer, count in model.layer_runs]
+    table["weights"] = weights
+    table["layer"] = {name: _to_table(layer) for layer, name in names.items()}
+    return table
+
+
+def _layer_names(model: Model) -> dict[Layer, str]:
+    names: dict[Layer, str] = {}
+    for layer, _ in model.layer_runs:
+        if layer not in names:
+            same_kind = sum(1 for other in names if other.cache.kind == layer.cache.kind)
+            names[layer] = f"{layer.cache.kind}-{same_kind + 1}" if same_kind else layer.cache.kind
+    return names
+
+
+def model_from_table(table: Table, where: str, name: str = "") -> Model:
+    """The model that `table` describes. Raises PresetError with file and field."""
+    place = _Place(where)
+    rest = _without_schema(table, place)
+    kinds = _table(rest.pop("layer", None), place.at("layer"))
+    made = {key: _build(Layer, value, place.at("layer").at(key)) for key, value in kinds.items()}
+    order = _many(_text)(rest.pop("layers", None), place.at("layers"))
+    layers = _expand(order, made, place.at("layers"))
+    shell = _build(_ModelFields, rest, place)
+    return Model(layers=layers, id=name, **{item.name: getattr(shell, item.name) for item in fields(shell)})
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelFields:
+    """The plain fields of a model preset."""
+
+    name: str
+    dtype: StorageFormat
+    hidden_size: int
+    tied_embeddings: bool
+    model_type: str
+    weights: tuple[WeightGroup, ...]
+    num_attention_heads: int | None = None
+    vocab_size: int | None = None
+    context_limit: int | None = None
+    source: str = ""
+    notes: tuple[str, ...] = ()
+    is_estimate: bool = False
+
+    def __post_init__(self) -> None:
+        clean_name(self.name)
+
+
+def _expand(order: Sequence[str], kinds: Mapping[str, Layer], place: _Place) -> tuple[Layer, ...]:
+    layers: list[Layer] = []
+    for index, item in enumerate(order):
+        found = re.fullmatch(r"(\d{1,5}) x ([\w-]+)", item)
+        if found is None or found[2] not in kinds:
+            raise place.at(index).error(f"is {shorten(repr(item))}; write '5 x NAME' with one of {', '.join(kinds)}")
+        layers += [kinds[found[2]]] * int(found[1])
+        if len(layers) > MAX_LAYERS:
+            raise place.error(f"has over {MAX_LAYERS:,} layers")
+    if not layers:
+        raise place.error("is empty; a model has at least one layer")
+    return tuple(layers)
+
+
+def _without_schema(table: Table, place: _Place) -> dict[str, Any]:
+    rest = dict(table)
+    schema = rest.pop("schema", None)
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise place.at("schema").error(f"is {shorten(repr(schema))}; this version reads schema = {SCHEMA}")
+    return rest
+
+
+# ------------------------------------------------------------------------------------------------ GPUs, scenarios
+
+
+def gpu_to_table(gpu: Gpu) -> dict[str, Any]:
+    """`gpu` as the table of a preset file."""
+    table = {"schema": SCHEMA, **_to_table(gpu)}
+    table.pop("id", None)
+    return table
+
+
+def gpu_from_table(table: Table, where: str, name: str = "") -> Gpu:
+    """The GPU that `table` describes. Raises PresetError with file and field."""
+    place = _Place(where)
+    rest = _without_schema(table, place)
+    if "id" in rest:
+        raise place.error("has the unknown key 'id'; the file's name is the id")
+    gpu = _build(Gpu, {**rest, "id": name}, place)
+    clean_name(gpu.name)
+    return gpu
+
+
+def scenario_from_table(table: Table, where: str, name: str = "") -> ScenarioPreset:
+    """The scenario that `table` describes; its [fields] are checked by the planner."""
+    place = _Place(where)
+    rest = _without_schema(table, place)
+    return _build(ScenarioPreset, {**rest, "id": name}, place)
