@@ -289,6 +289,7 @@ _ROLE_FORMATS: dict[str, dict[str, StorageFormat]] = {
 _LATENT_ROLES = frozenset({"latent", "rope"})
 _COMPRESSED_ROLES = frozenset({"compressed_latent", "compressed_rope", "overlap"})
 _SPARSE_ROLES = frozenset({"sparse_latent", "sparse_rope", "index"}) | _COMPRESSED_ROLES
+_STATE_ROLES = frozenset({"state", "convolution"})
 
 _ROLES_WITHOUT_LAYOUT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("int8", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head", "mxfp8"), _LATENT_ROLES | _SPARSE_ROLES),
@@ -299,7 +300,7 @@ _ROLES_WITHOUT_LAYOUT: dict[str, frozenset[str]] = {
 
 _ROLE_WORDS = {
     "latent": "a latent (MLA) row", "rope": "a latent layer's rope row", "index": "an indexer's keys",
-    "compressed_latent": "a compressed row", "compressed_rope": "a compressed layer's rope row",
+    "state": "recurrent state", "convolution": "convolution state", "compressed_latent": "a compressed row", "compressed_rope": "a compressed layer's rope row",
     "overlap": "a compressed layer's overlap state", "sparse_latent": "a sparse latent row", "sparse_rope": "a sparse latent layer's rope row",
 }  # fmt: skip
 
@@ -320,7 +321,8 @@ class KvDtype:
     def format_for(self, role: str) -> StorageFormat:
         """The format of rows of `role`. Raises DtypeError where no layout is known."""
         base = self.value if role == "value" else self.key
-        if role in _ROLES_WITHOUT_LAYOUT.get(base, ()):
+        unknown = role in _STATE_ROLES and not _KV_ROWS[base].is_plain
+        if unknown or role in _ROLES_WITHOUT_LAYOUT.get(base, ()):
             raise DtypeError(f"no known engine stores {_ROLE_WORDS[role]} in {base}; choose bf16, fp16, fp32 or fp8")
         return _ROLE_FORMATS.get(base, {}).get(role) or _KV_ROWS[base]
 

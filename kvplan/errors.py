@@ -7,6 +7,7 @@ KvplanError
 ├── ParallelError       tensor or pipeline parallelism that does not divide the model
 ├── ConfigError         a config.json that is broken, or says something that cannot be
 │   └── UnsupportedConfigError  a sound config that no rule can count exactly
+├── LabError            the lab cannot run here: a package or a checkpoint that it needs is missing
 ├── PresetError         a preset file that is broken, or of a schema that is not known
 └── LinkError           a shared link that cannot be read
 
@@ -54,6 +55,10 @@ class UnsupportedConfigError(ConfigError):
 
 class PresetError(KvplanError):
     """A preset file is broken or of an unknown schema."""
+
+
+class LabError(KvplanError):
+    """The lab cannot run: a package or a checkpoint that it needs is missing."""
 
 
 class LinkError(KvplanError):

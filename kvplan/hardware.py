@@ -17,6 +17,7 @@ from kvplan.units import GIB, MIB, TIB, whole_number
 
 Confidence = Literal["high", "medium", "low"]
 
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """A public price of one GPU.

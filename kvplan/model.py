@@ -92,6 +92,20 @@ class WeightGroup:
     active: int | None = None
     tower: str = "text"
 
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise InputError(f"weight role is {self.role!r}; one of {', '.join(ROLES)} is needed")
+        if min(self.rows, self.columns, self.count) < 1 or not 1 <= (self.active or self.count) <= self.count:
+            raise InputError(
+                f"{ROLES[self.role].label} of {self.rows} x {self.columns}, {self.count} times with {self.active} "
+                "active: each must be at least 1, and active at most the count"
+            )
+        if (self.split == "kv_heads") != bool(self.kv_heads) or self.rows % (self.kv_heads or 1):
+            raise InputError(
+                f"{ROLES[self.role].label}: kv_heads is {self.kv_heads}; exactly where split is kv_heads it must "
+                f"divide the {self.rows} rows"
+            )
+
     @property
     def params(self) -> int:
         return self.rows * self.columns * self.count
@@ -104,7 +118,7 @@ class WeightGroup:
     def shape_per_gpu(self, tensor_parallel: int) -> tuple[int, int]:
         """(rows, columns) of one matrix on the GPU that holds the most of it."""
         if self.split == "kv_heads":
-            heads = self.kv_heads or 1
+            heads = self.kv_heads or 1  # never None for this split
             return self.rows // heads * rows_per_gpu(heads, tensor_parallel), self.columns
         rows = -(-self.rows // tensor_parallel) if self.split == "rows" else self.rows
         columns = -(-self.columns // tensor_parallel) if self.split == "columns" else self.columns
@@ -189,7 +203,7 @@ class Model:
     name                 as people write it
     layers               one `Layer` each, in order
     weights              groups outside the layers
-    dtype                width of whatever is not quantized, as published
+    dtype                width of whatever is not quantized, as published; None where the config does not say
     hidden_size, num_attention_heads, vocab_size   as published; None where the model has none
     context_limit        the longest context that the config allows, or None
     tied_embeddings      the head is the embedding: stored once, and on both ends of a pipeline
@@ -205,7 +219,7 @@ class Model:
     name: str = field(compare=False)
     layers: tuple[Layer, ...]
     weights: tuple[WeightGroup, ...]
-    dtype: StorageFormat
+    dtype: StorageFormat | None
     hidden_size: int
     num_attention_heads: int | None
     vocab_size: int | None
@@ -302,13 +316,22 @@ class Model:
         return roles
 
     def storage_of(self, group: WeightGroup, weight_dtype: StorageFormat | None) -> StorageFormat:
-        """The format of `group` when the plan asks for `weight_dtype` (None: as published)."""
-        published = group.storage or self.dtype
+        """The format of `group` when the plan asks for `weight_dtype` (None: as published).
+
+        Raises InputError where that is the published dtype and the config does not state one.
+        """
         if weight_dtype is None or group.pinned:
-            return published
+            return group.storage or self._published_dtype()
         if weight_dtype.is_plain or (ROLES[group.role].quantized and group.columns > 1):
             return weight_dtype
-        return published if published.is_plain else self.dtype
+        return group.storage if group.storage and group.storage.is_plain else self._published_dtype()
+
+    def _published_dtype(self) -> StorageFormat:
+        if self.dtype is None:
+            raise InputError(
+                f"the config of {self.name} does not state its dtype; choose weight_dtype bf16, fp16 or fp32"
+            )
+        return self.dtype
 
     def _group_bytes(self, group: WeightGroup, wanted: StorageFormat | None, tensor_parallel: int) -> int:
         return group.count * group.matrix_bytes(self.storage_of(group, wanted), tensor_parallel)

@@ -22,7 +22,7 @@ from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import KvplanError, PresetError, UnknownNameError, nearest_names, shorten
 from kvplan.hardware import Gpu, Price
-from kvplan.model import ROLES, Layer, Model, WeightGroup
+from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name, preset_id
 
 SCHEMA = 1
@@ -289,12 +289,6 @@ def _build(made: Callable[..., Made], table: Any, place: _Place) -> Made:
         raise place.error(str(error)) from None
 
 
-def _role(value: Any, place: _Place) -> str:
-    if value not in ROLES:
-        raise place.error(f"is {shorten(repr(value))}; one of {', '.join(ROLES)} is needed")
-    return str(value)
-
-
 def _choice(*words: str) -> Callable[[Any, _Place], str]:
     def decode(value: Any, place: _Place) -> str:
         if value not in words:
@@ -330,22 +324,12 @@ _DECODERS: dict[str, Callable[[Any, _Place], Any]] = {
     "tuple[int, int]": _pair,
     "tuple[Price, ...]": _many(lambda value, place: _build(Price, value, place)),
     "tuple[LayerCache, ...]": _many(_layer_cache),
-    "tuple[WeightGroup, ...]": _many(lambda value, place: _weight_group(value, place)),
+    "tuple[WeightGroup, ...]": _many(lambda value, place: _build(WeightGroup, value, place)),
     "LayerCache": _layer_cache,
     "Mapping[str, float]": _tflops,
     "Mapping[str, Any]": _table,
 }
 """How a field is read, by its annotation."""
-
-
-def _weight_group(value: Any, place: _Place) -> WeightGroup:
-    group = _build(WeightGroup, value, place)
-    _role(group.role, place.at("role"))
-    if (group.split == "kv_heads") != bool(group.kv_heads) or group.rows % (group.kv_heads or 1):
-        raise place.error("must have kv_heads, a divisor of its rows, exactly where its split is kv_heads")
-    if not 1 <= (group.active or group.count) <= group.count or not group.rows * group.columns:
-        raise place.error("needs rows, columns and count of at least 1, and active of at most count")
-    return group
 
 
 def _encode(value: object) -> Any:
@@ -412,11 +396,11 @@ class _ModelFields:
     """The plain fields of a model preset."""
 
     name: str
-    dtype: StorageFormat
     hidden_size: int
     tied_embeddings: bool
     model_type: str
     weights: tuple[WeightGroup, ...]
+    dtype: StorageFormat | None = None
     num_attention_heads: int | None = None
     vocab_size: int | None = None
     context_limit: int | None = None

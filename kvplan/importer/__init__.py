@@ -1,0 +1,111 @@
+"""A published config.json -> a Model with exact bytes, or a refusal that names what is not understood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kvplan.dtypes import StorageFormat, weight_format
+from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError, nearest_names, shorten
+from kvplan.importer.families import Family, families
+from kvplan.importer.view import ConfigView
+from kvplan.model import Model
+
+MAX_CONFIG_BYTES = 8 * 2**20
+MAX_DEPTH = 40
+
+__all__ = ["import_config"]
+
+
+def import_config(
+    config: Mapping[str, Any] | str | Path, *, name: str | None = None, dtype: str | None = None, source: str = ""
+) -> Model:
+    """The `Model` that a Hugging Face config.json describes.
+
+    config  the parsed object, or the path of the file
+    name    how to call the model; None: the config's model_type
+    dtype   the width of the published tensors where the config does not state one; never guessed
+
+    Raises ConfigError where the config is broken, UnsupportedConfigError where no rule counts it exactly.
+    """
+    data = read_config(config)
+    family, model_type = _family(data)
+    view = ConfigView(data, defaults=family.defaults)
+    stated = _dtype(view, dtype)
+    try:
+        parts = family.rule(view)
+    except ConfigError:
+        raise
+    except InputError as error:
+        raise ConfigError(f"config.json: {error}") from None
+    notes = view.finish()
+    return Model(
+        name=name or model_type,
+        layers=parts.layers,
+        weights=parts.weights,
+        dtype=stated,
+        hidden_size=parts.hidden_size,
+        num_attention_heads=parts.num_attention_heads,
+        vocab_size=parts.vocab_size,
+        context_limit=parts.context_limit,
+        tied_embeddings=parts.tied_embeddings,
+        model_type=model_type,
+        source=source,
+        notes=notes,
+    )
+
+
+def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
+    """The JSON object of `config`. Raises ConfigError where it is missing, huge, not JSON, or not an object."""
+    if isinstance(config, Mapping):
+        return config
+    path = Path(config)
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path.name} is over {MAX_CONFIG_BYTES // 2**20} MiB, too large for a config")
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{shorten(path.name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return parse_config(data, path.name)
+
+
+def parse_config(data: bytes, where: str = "config.json") -> Mapping[str, Any]:
+    """The JSON object in `data`. Raises ConfigError."""
+    try:
+        found = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where} is not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{where} holds {type(found).__name__}; an object in braces is needed")
+    return found
+
+
+def _family(data: Mapping[str, Any]) -> tuple[Family, str]:
+    known = families()
+    model_type = data.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise ConfigError("config.json: lacks model_type, the name of the model's family")
+    if model_type not in known:
+        near = nearest_names(model_type, known)
+        hint = f" (near: {', '.join(near)})" if near else ""
+        raise UnsupportedConfigError(f"config.json: no rule knows model_type {shorten(model_type)!r}{hint}")
+    return known[model_type], model_type
+
+
+def _dtype(view: ConfigView, given: str | None) -> StorageFormat | None:
+    stated = view.text("torch_dtype", "dtype", default=None)
+    name = (stated or given or "").removeprefix("torch.")
+    if not name:
+        view.note("the config does not state a dtype; choose a weight dtype to see weight bytes")
+        return None
+    try:
+        found = weight_format(name)
+    except KvplanError as error:
+        raise view.error(f"torch_dtype: {error}") from None
+    if not found.is_plain:
+        raise view.error(f"torch_dtype is {shorten(name)!r}; known: bfloat16, float16, float32")
+    return found

@@ -1,0 +1,165 @@
+"""The decoder that most families share: embedding, layers of attention and MLP, final norm, head.
+
+A family's rule reads what is its own and hands it to `decoder`; everything that is alike stands here once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvplan.attention import FullAttention, LayerCache, SlidingAttention
+from kvplan.blocks import Groups, QkNorm, attention, embedding, gated_mlp, lm_head, norm
+from kvplan.importer.view import ConfigView
+from kvplan.model import Layer
+
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "n_embed")
+HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "n_ctx", "model_max_length")
+
+MAX_LAYERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a rule makes of a config: everything of a `Model` but its name, dtype and notes.
+
+    layers           in order
+    weights          groups outside the layers
+    tied_embeddings  the head is the embedding
+    """
+
+    layers: tuple[Layer, ...]
+    weights: Groups
+    hidden_size: int
+    num_attention_heads: int | None
+    vocab_size: int | None
+    context_limit: int | None
+    tied_embeddings: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes that nearly every config states."""
+
+    num_layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    context: int | None
+    tied: bool
+
+
+def read_shape(view: ConfigView) -> Shape:
+    """The common sizes. KV heads absent means MHA; head_dim absent or 0 means hidden / heads.
+
+    Raises ConfigError where one is missing, or does not divide.
+    """
+    hidden = view.integer(*HIDDEN_KEYS)
+    heads = view.integer(*HEAD_KEYS)
+    kv_heads = view.integer("num_key_value_heads", default=heads)
+    if heads % kv_heads:
+        raise view.error(f"{heads} attention heads are not a multiple of {kv_heads} KV heads")
+    return Shape(
+        num_layers=view.integer(*LAYER_KEYS, high=MAX_LAYERS),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=read_head_dim(view, hidden, heads),
+        vocab=view.integer("vocab_size"),
+        context=view.integer(*CONTEXT_KEYS, default=None),
+        tied=view.flag("tie_word_embeddings"),
+    )
+
+
+def read_head_dim(view: ConfigView, hidden: int, heads: int) -> int:
+    """head_dim where the config states one, else hidden / heads, which must be whole."""
+    stated = view.integer("head_dim", default=0, low=0)
+    if not stated and hidden % heads:
+        raise view.error(f"hidden_size {hidden} is not a multiple of {heads} attention heads, and head_dim is absent")
+    return int(stated) or hidden // heads
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStyle:
+    """What families vary in their attention projections."""
+
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: QkNorm = "none"
+
+
+def decoder(
+    shape: Shape,
+    *,
+    style: AttentionStyle | None = None,
+    mlp: Callable[[int], Groups],
+    window: Callable[[int], int | None] = lambda _: None,
+    norms: Groups | None = None,
+    final_norm: Groups | None = None,
+) -> Parts:
+    """A decoder of the shared shape.
+
+    mlp         the weights behind the attention of layer i: an MLP, or router and experts
+    window      the window of layer i, or None for full attention
+    norms       the norms of one layer; None: two of `hidden` without bias
+    final_norm  None: one of `hidden` without bias
+    """
+    style = style or AttentionStyle()
+    made: dict[tuple[int | None, Groups], Layer] = {}  # equal layers are one object, which keeps sums fast
+    layers = []
+    for index in range(shape.num_layers):
+        key = (window(index), mlp(index))
+        if key not in made:
+            made[key] = _layer(shape, style, norm(shape.hidden, count=2) if norms is None else norms, *key)
+        layers.append(made[key])
+    return with_outer(shape, tuple(layers), norm(shape.hidden, role="final_norm") if final_norm is None else final_norm)
+
+
+def _layer(shape: Shape, style: AttentionStyle, norms: Groups, window: int | None, mlp: Groups) -> Layer:
+    weights = attention(
+        shape.hidden,
+        shape.heads,
+        shape.kv_heads,
+        shape.head_dim,
+        q_bias=style.qkv_bias,
+        k_bias=style.qkv_bias,
+        v_bias=style.qkv_bias,
+        out_bias=style.out_bias,
+        qk_norm=style.qk_norm,
+    )
+    return Layer(attention_cache(shape.kv_heads, shape.head_dim, window), (*weights, *mlp, *norms), shape.heads)
+
+
+def attention_cache(kv_heads: int, head_dim: int, window: int | None) -> LayerCache:
+    """Full attention, or a window where there is one."""
+    if window is None:
+        return FullAttention(kv_heads, head_dim)
+    return SlidingAttention(kv_heads, head_dim, window=window)
+
+
+def with_outer(shape: Shape, layers: tuple[Layer, ...], final_norm: Groups, extra: Groups = ()) -> Parts:
+    """`layers` with embedding, final norm and head around them."""
+    head = () if shape.tied else lm_head(shape.vocab, shape.hidden)
+    return Parts(
+        layers=layers,
+        weights=(*embedding(shape.vocab, shape.hidden), *extra, *final_norm, *head),
+        hidden_size=shape.hidden,
+        num_attention_heads=shape.heads,
+        vocab_size=shape.vocab,
+        context_limit=shape.context,
+        tied_embeddings=shape.tied,
+    )
+
+
+def same_mlp(groups: Groups) -> Callable[[int], Groups]:
+    """The same MLP in every layer."""
+    return lambda _: groups
+
+
+def plain_gated_mlp(view: ConfigView, shape: Shape, bias: bool = False) -> Callable[[int], Groups]:
+    """A gated MLP of `intermediate_size` in every layer."""
+    return same_mlp(gated_mlp(shape.hidden, view.integer("intermediate_size"), bias=bias))

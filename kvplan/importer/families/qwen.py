@@ -1,0 +1,7 @@
+"""Rules of the qwen families."""
+
+from __future__ import annotations
+
+from kvplan.importer.families import Family
+
+FAMILIES: dict[str, Family] = {}
