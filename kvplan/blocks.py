@@ -54,6 +54,11 @@ def pinned_vector(role: str, size: int, *, count: int = 1) -> Groups:
     return (WeightGroup(role, size, 1, count, FP32, pinned=True),)
 
 
+def pinned_matrix(role: str, rows: int, columns: int, *, count: int = 1) -> Groups:
+    """`count` matrices (rows, columns) that stay float32 whatever the weight dtype."""
+    return (WeightGroup(role, rows, columns, count, FP32, pinned=True),)
+
+
 def attention(
     hidden: int,
     heads: int,

@@ -5,8 +5,9 @@ A family's rule reads what is its own and hands it to `decoder`; everything that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from kvplan.attention import FullAttention, LayerCache, SlidingAttention
 from kvplan.blocks import Groups, QkNorm, attention, embedding, gated_mlp, lm_head, norm
@@ -19,6 +20,8 @@ HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "n_ctx", "model_max_length")
 
 MAX_LAYERS = 10_000
+
+Kind = TypeVar("Kind", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,12 @@ def with_outer(shape: Shape, layers: tuple[Layer, ...], final_norm: Groups, extr
         context_limit=shape.context,
         tied_embeddings=shape.tied,
     )
+
+
+def layers_of(kinds: Sequence[Kind], build: Callable[[Kind], Layer]) -> tuple[Layer, ...]:
+    """One layer for each of `kinds`, in order; equal kinds share one object, which keeps sums fast."""
+    built = {kind: build(kind) for kind in dict.fromkeys(kinds)}
+    return tuple(built[kind] for kind in kinds)
 
 
 def same_mlp(groups: Groups) -> Callable[[int], Groups]:
