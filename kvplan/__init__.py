@@ -1,0 +1,48 @@
+"""kvplan: how much memory an LLM's weights and KV cache take, exactly, and what fits on a GPU.
+
+Importing it loads NumPy and nothing heavier: a sweep brings pandas, the lab brings torch, when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from kvplan.errors import KvplanError
+from kvplan.hardware import Gpu, define_gpu
+from kvplan.model import Model
+from kvplan.plan import MemoryPlan, Scenario, plan
+from kvplan.presets import list_gpus, list_models, list_scenarios, load_gpu, load_model, load_scenario
+from kvplan.sweep import sweep
+
+if TYPE_CHECKING:
+    from kvplan import lab
+    from kvplan.define import define_model
+    from kvplan.importer import import_config
+    from kvplan.share import from_link, to_link
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Gpu", "KvplanError", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model", "from_link",
+    "import_config", "lab", "list_gpus", "list_models", "list_scenarios", "load_gpu", "load_model", "load_scenario",
+    "plan", "sweep", "to_link",
+]  # fmt: skip
+
+_LAZY = {
+    "import_config": "kvplan.importer",
+    "define_model": "kvplan.define",
+    "to_link": "kvplan.share",
+    "from_link": "kvplan.share",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a heavy part when it is first asked for."""
+    if name == "lab":
+        return importlib.import_module("kvplan.lab")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'kvplan' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,234 @@
+"""A model of the user's own: a Llama layout (RMSNorm, gated MLP, no biases, untied) unless said."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.attention import FullAttention, LatentAttention, LayerCache, SlidingAttention
+from kvplan.blocks import (
+    Groups,
+    attention,
+    embedding,
+    gated_mlp,
+    linear,
+    lm_head,
+    norm,
+    routed_experts,
+    router,
+)
+from kvplan.dtypes import StorageFormat, weight_format
+from kvplan.errors import InputError
+from kvplan.model import Layer, Model, WeightGroup
+from kvplan.names import clean_name
+from kvplan.units import whole_number
+
+MAX_LAYERS = 10_000
+MAX_SIZE = 2**31
+MAX_PARAMS = 10**15
+
+
+class Latent(NamedTuple):
+    """Sizes of multi-head latent attention. `q_lora_rank` None: queries are projected directly."""
+
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    qk_nope_head_dim: int
+    v_head_dim: int
+    q_lora_rank: int | None = None
+
+
+class Experts(NamedTuple):
+    """`num_experts` routed experts in every layer, of which a token reads `num_experts_per_token`, and shared ones."""
+
+    num_experts: int
+    num_experts_per_token: int
+    intermediate_size: int
+    num_shared_experts: int = 0
+
+
+class _Sizes(NamedTuple):
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+def define_model(
+    *,
+    name: str,
+    num_layers: int,
+    hidden_size: int,
+    num_attention_heads: int,
+    num_kv_heads: int | None = None,
+    head_dim: int | None = None,
+    intermediate_size: int | None = None,
+    vocab_size: int | None = None,
+    num_params: int | None = None,
+    dtype: str = "bf16",
+    tied_embeddings: bool = False,
+    attention_bias: bool = False,
+    mlp_bias: bool = False,
+    window: int | None = None,
+    full_attention_every: int | None = None,
+    experts: Experts | None = None,
+    latent: Latent | None = None,
+    context_limit: int | None = None,
+) -> Model:
+    """A model from its sizes.
+
+    num_kv_heads          KV heads; may be left out only where `latent` is given
+    head_dim              None: hidden_size / num_attention_heads, which must be whole
+    intermediate_size, vocab_size   the MLP's width and the vocabulary; both, or `num_params`
+    num_params            where only the count is known: the weights are then an estimate, and marked as one
+    window                tokens that window layers keep; None: full attention everywhere
+    full_attention_every  with a window: every n-th layer is full attention; None: no layer is
+    experts, latent       mixture of experts in every layer; latent attention
+
+    Raises InputError with the field, what was found and what is accepted.
+    """
+    sizes = _sizes(hidden_size, num_attention_heads, num_kv_heads, head_dim, latent)
+    count = whole_number(num_layers, "num_layers", high=MAX_LAYERS)
+    storage = _plain_dtype(dtype)
+    caches = _caches(count, sizes, latent, window, full_attention_every)
+    if num_params is None:
+        inside = _layer_weights(sizes, intermediate_size, attention_bias, mlp_bias, experts, latent)
+        outside = _outer_weights(sizes, vocab_size, tied_embeddings)
+    else:
+        _require_only_count(intermediate_size, vocab_size, experts, tied_embeddings)
+        inside, outside = (), _counted_weights(whole_number(num_params, "num_params", high=MAX_PARAMS), sizes)
+    made = {cache: Layer(cache, inside, sizes.heads) for cache in caches}
+    return Model(
+        name=clean_name(name, "model name"),
+        layers=tuple(made[cache] for cache in caches),
+        weights=outside,
+        dtype=storage,
+        hidden_size=sizes.hidden,
+        num_attention_heads=sizes.heads,
+        vocab_size=vocab_size,
+        context_limit=None if context_limit is None else whole_number(context_limit, "context_limit"),
+        tied_embeddings=tied_embeddings,
+        model_type="defined",
+        source="defined by the user",
+        notes=() if num_params is None else (ESTIMATE_NOTE,),
+        is_estimate=num_params is not None,
+    )
+
+
+ESTIMATE_NOTE = (
+    "The weights are an estimate from the parameter count alone: what a quantized format leaves at full width, "
+    "and what changes with the KV heads, is not known."
+)
+
+
+def _plain_dtype(name: str) -> StorageFormat:
+    found = weight_format(name)
+    if not found.is_plain:
+        raise InputError(f"dtype is {found.name}; give fp32, bf16 or fp16 here, and quantize with weight_dtype")
+    return found
+
+
+def _sizes(hidden: int, heads: int, kv_heads: int | None, head_dim: int | None, latent: Latent | None) -> _Sizes:
+    hidden = whole_number(hidden, "hidden_size", high=MAX_SIZE)
+    heads = whole_number(heads, "num_attention_heads", high=MAX_SIZE)
+    if kv_heads is None and latent is None:
+        raise InputError(f"num_kv_heads is missing; give {heads} for MHA, 1 for MQA, or a divisor of {heads} for GQA")
+    kv_heads = heads if kv_heads is None else whole_number(kv_heads, "num_kv_heads", high=MAX_SIZE)
+    if heads % kv_heads:
+        raise InputError(f"num_kv_heads is {kv_heads}, which does not divide num_attention_heads {heads}")
+    if head_dim is None and hidden % heads and latent is None:
+        raise InputError(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}; give head_dim")
+    head_dim = hidden // heads if head_dim is None else whole_number(head_dim, "head_dim", high=MAX_SIZE)
+    return _Sizes(hidden, heads, kv_heads, head_dim)
+
+
+def _caches(
+    count: int, sizes: _Sizes, latent: Latent | None, window: int | None, full_every: int | None
+) -> list[LayerCache]:
+    if latent is not None:
+        if window is not None:
+            raise InputError("window and latent are both given; a defined model has one or the other")
+        return [LatentAttention(latent.kv_lora_rank, latent.qk_rope_head_dim)] * count
+    full = FullAttention(sizes.kv_heads, sizes.head_dim)
+    if window is None:
+        if full_every is not None:
+            raise InputError("full_attention_every is given without a window, so it has no meaning")
+        return [full] * count
+    sliding = SlidingAttention(sizes.kv_heads, sizes.head_dim, window=whole_number(window, "window"))
+    every = count + 1 if full_every is None else whole_number(full_every, "full_attention_every", high=MAX_LAYERS)
+    return [full if (index + 1) % every == 0 else sliding for index in range(count)]
+
+
+def _layer_weights(
+    sizes: _Sizes,
+    width: int | None,
+    attention_bias: bool,
+    mlp_bias: bool,
+    experts: Experts | None,
+    latent: Latent | None,
+) -> Groups:
+    mixer = _attention_weights(sizes, attention_bias) if latent is None else _latent_weights(sizes, latent)
+    behind = _mlp_weights(sizes.hidden, width, mlp_bias) if experts is None else _moe_weights(sizes.hidden, experts)
+    return (*mixer, *behind, *norm(sizes.hidden, count=2))
+
+
+def _attention_weights(sizes: _Sizes, bias: bool) -> Groups:
+    return attention(*sizes, q_bias=bias, k_bias=bias, v_bias=bias, out_bias=bias)
+
+
+def _latent_weights(sizes: _Sizes, latent: Latent) -> Groups:
+    """The projections of latent attention, as DeepSeek-V2 and V3 have them."""
+    hidden, heads = sizes.hidden, sizes.heads
+    query = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim)
+    if latent.q_lora_rank is None:
+        queries = linear("attention_q", query, hidden, split="rows")
+    else:
+        rank = latent.q_lora_rank
+        down = linear("attention_latent", rank, hidden)
+        queries = (*down, *norm(rank), *linear("attention_q", query, rank, split="rows"))
+    up = heads * (latent.qk_nope_head_dim + latent.v_head_dim)
+    return (
+        *queries,
+        *linear("attention_latent", latent.kv_lora_rank + latent.qk_rope_head_dim, hidden),
+        *norm(latent.kv_lora_rank),
+        *linear("attention_latent", up, latent.kv_lora_rank, split="rows"),
+        *linear("attention_o", hidden, heads * latent.v_head_dim, split="columns"),
+    )
+
+
+def _mlp_weights(hidden: int, width: int | None, bias: bool) -> Groups:
+    if width is None:
+        raise InputError("intermediate_size is missing; give the MLP's width, or num_params for an estimate")
+    return gated_mlp(hidden, whole_number(width, "intermediate_size", high=MAX_SIZE), bias=bias)
+
+
+def _moe_weights(hidden: int, experts: Experts) -> Groups:
+    count = whole_number(experts.num_experts, "num_experts", high=MAX_SIZE)
+    per_token = whole_number(experts.num_experts_per_token, "num_experts_per_token", high=count)
+    width = whole_number(experts.intermediate_size, "the experts' intermediate_size", high=MAX_SIZE)
+    shared = whole_number(experts.num_shared_experts, "num_shared_experts", low=0, high=MAX_SIZE)
+    both = (*router(hidden, count), *routed_experts(hidden, width, count, per_token))
+    return (*both, *gated_mlp(hidden, width * shared, role="shared_experts")) if shared else both
+
+
+def _outer_weights(sizes: _Sizes, vocab: int | None, tied: bool) -> Groups:
+    if vocab is None:
+        raise InputError("vocab_size is missing; give the vocabulary's size, or num_params for an estimate")
+    vocab = whole_number(vocab, "vocab_size", high=MAX_SIZE)
+    head = () if tied else lm_head(vocab, sizes.hidden)
+    return (*embedding(vocab, sizes.hidden), *norm(sizes.hidden, role="final_norm"), *head)
+
+
+def _require_only_count(width: int | None, vocab: int | None, experts: Experts | None, tied: bool) -> None:
+    given = {"intermediate_size": width, "vocab_size": vocab, "experts": experts, "tied_embeddings": tied or None}
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(
+                f"num_params and {name} are both given; the count alone makes an estimate, the sizes a sum"
+            )
+
+
+def _counted_weights(params: int, sizes: _Sizes) -> Groups:
+    """Weights known only by their number, as rows of hidden_size and what is left over."""
+    rows, rest = divmod(params, sizes.hidden)
+    matrix = (WeightGroup("mlp", rows, sizes.hidden, split="rows"),) if rows else ()
+    return (*matrix, WeightGroup("mlp", rest, 1)) if rest else matrix
