@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvplan.attention import FullAttention, LayerCache, SlidingAttention
 from kvplan.blocks import Groups, QkNorm, attention, embedding, gated_mlp, lm_head, norm
@@ -21,7 +21,20 @@ CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "seq_length", "max_seq
 
 MAX_LAYERS = 10_000
 
+_SIZE_NAMES = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "max_position_embeddings", "tie_word_embeddings",
+)  # fmt: skip
+
 Kind = TypeVar("Kind", bound=Hashable)
+
+
+def class_sizes(*sizes: int | bool | None, **more: Any) -> dict[str, Any]:
+    """The defaults of a class as one row: vocabulary, hidden, MLP width, layers, heads, KV heads, context, tied.
+
+    None where the class has no default of its own; `more` adds what only this class has.
+    """
+    return {name: value for name, value in zip(_SIZE_NAMES, sizes, strict=True) if value is not None} | more
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +76,11 @@ def read_shape(view: ConfigView) -> Shape:
     """
     hidden = view.integer(*HIDDEN_KEYS)
     heads = view.integer(*HEAD_KEYS)
-    kv_heads = view.integer("num_key_value_heads", default=heads)
-    if heads % kv_heads:
-        raise view.error(f"{heads} attention heads are not a multiple of {kv_heads} KV heads")
     return Shape(
         num_layers=view.integer(*LAYER_KEYS, high=MAX_LAYERS),
         hidden=hidden,
         heads=heads,
-        kv_heads=kv_heads,
+        kv_heads=read_kv_heads(view, heads),
         head_dim=read_head_dim(view, hidden, heads),
         vocab=view.integer("vocab_size"),
         context=view.integer(*CONTEXT_KEYS, default=None),
@@ -78,9 +88,22 @@ def read_shape(view: ConfigView) -> Shape:
     )
 
 
+def is_null(view: ConfigView, name: str) -> bool:
+    """Whether the config states null for `name`: "none" to some classes, where an absent key is their default."""
+    return name in view.data and not view.has(name)
+
+
+def read_kv_heads(view: ConfigView, heads: int) -> int:
+    """num_key_value_heads; null means one for each of `heads`, and so does an absent key without class default."""
+    kv_heads = heads if is_null(view, "num_key_value_heads") else view.integer("num_key_value_heads", default=heads)
+    if heads % kv_heads:
+        raise view.error(f"{heads} attention heads are not a multiple of {kv_heads} KV heads")
+    return int(kv_heads)
+
+
 def read_head_dim(view: ConfigView, hidden: int, heads: int) -> int:
-    """head_dim where the config states one, else hidden / heads, which must be whole."""
-    stated = view.integer("head_dim", default=0, low=0)
+    """head_dim where the config or its class states one, else (or null) hidden / heads, which must be whole."""
+    stated = 0 if is_null(view, "head_dim") else view.integer("head_dim", default=0, low=0)
     if not stated and hidden % heads:
         raise view.error(f"hidden_size {hidden} is not a multiple of {heads} attention heads, and head_dim is absent")
     return int(stated) or hidden // heads
@@ -103,6 +126,7 @@ def decoder(
     window: Callable[[int], int | None] = lambda _: None,
     norms: Groups | None = None,
     final_norm: Groups | None = None,
+    outer: Groups = (),
 ) -> Parts:
     """A decoder of the shared shape.
 
@@ -110,6 +134,7 @@ def decoder(
     window      the window of layer i, or None for full attention
     norms       the norms of one layer; None: two of `hidden` without bias
     final_norm  None: one of `hidden` without bias
+    outer       further weights outside the layers
     """
     style = style or AttentionStyle()
     made: dict[tuple[int | None, Groups], Layer] = {}  # equal layers are one object, which keeps sums fast
@@ -119,7 +144,8 @@ def decoder(
         if key not in made:
             made[key] = _layer(shape, style, norm(shape.hidden, count=2) if norms is None else norms, *key)
         layers.append(made[key])
-    return with_outer(shape, tuple(layers), norm(shape.hidden, role="final_norm") if final_norm is None else final_norm)
+    last = norm(shape.hidden, role="final_norm") if final_norm is None else final_norm
+    return with_outer(shape, tuple(layers), last, outer)
 
 
 def _layer(shape: Shape, style: AttentionStyle, norms: Groups, window: int | None, mlp: Groups) -> Layer:
@@ -162,6 +188,28 @@ def layers_of(kinds: Sequence[Kind], build: Callable[[Kind], Layer]) -> tuple[La
     """One layer for each of `kinds`, in order; equal kinds share one object, which keeps sums fast."""
     built = {kind: build(kind) for kind in dict.fromkeys(kinds)}
     return tuple(built[kind] for kind in kinds)
+
+
+def read_window(view: ConfigView, *names: str) -> int | None:
+    """The window under `names` (sliding_window): null means none, and an absent key the class default."""
+    names = names or ("sliding_window",)
+    return None if any(is_null(view, name) for name in names) else view.integer(*names, default=None)
+
+
+def layer_windows(
+    view: ConfigView, num_layers: int, window: int | None, otherwise: Callable[[int], bool]
+) -> Callable[[int], int | None]:
+    """The window of each layer: by `layer_types`, or where the config has none by `otherwise` (is i a window layer?).
+
+    Raises ConfigError where the list has another length, or a layer needs a window and there is none.
+    """
+    types = view.texts("layer_types", default=None, choices=("full_attention", "sliding_attention"))
+    if types is not None and len(types) != num_layers:
+        raise view.error(f"layer_types has {len(types)} entries; {num_layers}, one for each layer, are needed")
+    sliding = [otherwise(i) if types is None else types[i] == "sliding_attention" for i in range(num_layers)]
+    if window is None and any(sliding):
+        raise view.error("sliding_window is absent, but some layers have one")
+    return lambda index: window if sliding[index] else None
 
 
 def same_mlp(groups: Groups) -> Callable[[int], Groups]:
