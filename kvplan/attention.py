@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from kvplan.dtypes import KvDtype, StorageFormat
+from kvplan.dtypes import WEIGHT_FORMATS, KvDtype, StorageFormat
 from kvplan.errors import InputError, ParallelError
 from kvplan.units import whole_number
 
@@ -296,7 +296,7 @@ class CompressedAttention(LayerCache):
     window            tokens kept uncompressed
     tokens_per_entry  tokens that one compressed entry stands for; None: the layer only has the window
     index_head_dim    values of the index key of a compressed entry, or None
-    overlap_elements  values of the constant overlap state of overlapping blocks
+    overlap_elements  values that overlapping blocks carry over, each with a gate that stays float32
     index_topk        compressed entries that a step reads at most, or None
 
     Tokens of an unfinished block are working memory and are not counted.
@@ -333,7 +333,8 @@ class CompressedAttention(LayerCache):
     def state_parts(self) -> tuple[StatePart, ...]:
         if not self.overlap_elements:
             return ()
-        return (StatePart("overlap", 1, self.overlap_elements, copied=True),)
+        values = StatePart("overlap", 1, self.overlap_elements, copied=True)
+        return (values, replace(values, storage=WEIGHT_FORMATS["fp32"]))
 
 
 @dataclass(frozen=True, slots=True)

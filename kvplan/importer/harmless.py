@@ -7,17 +7,32 @@ import re
 _WHY: dict[str, str] = {
     name: reason
     for reason, names in {
-        "positions are computed, not stored": """rope_theta rope_scaling rope_parameters rope_local_base_freq rotary_pct
-            rotary_emb_base partial_rotary_factor rope_interleave rope_type original_max_position_embeddings""",
-        "only used in training": """initializer_range router_aux_loss_coef aux_loss_alpha seq_aux
-            output_router_logits pretraining_tp router_z_loss_coef""",
-        "names or token ids": """architectures model_type transformers_version _name_or_path name_or_path auto_map
-            bos_token_id eos_token_id pad_token_id tokenizer_class id2label label2id""",
-        "an activation or a scale, not a tensor": """hidden_act hidden_activation rms_norm_eps layer_norm_eps
-            layer_norm_epsilon norm_eps routed_scaling_factor norm_topk_prob scoring_func topk_method n_group topk_group
-            final_logit_softcapping attn_logit_softcapping query_pre_attn_scalar""",
-        "a run-time choice": """use_cache _attn_implementation attn_implementation output_attentions
-            output_hidden_states return_dict gradient_checkpointing""",
+        "positions are computed, not stored": """compress_rope_theta indexer_rope_interleave
+            original_max_position_embeddings partial_rotary_factor position_embedding_xdrope rope_interleave
+            rope_local_base_freq rope_parameters rope_scaling rope_theta rope_type rotary_dim rotary_emb_base
+            rotary_pct use_rotary_pos_emb xdrope_section""",
+        "only used in training": """aux_loss_alpha initializer_range input_jitter_noise
+            moe_random_routing_dropped_token output_router_logits pretraining_tp router_aux_loss_coef
+            router_jitter_noise router_z_loss_coef seq_aux""",
+        "names or token ids": """_name_or_path architectures auto_map bos_token_id eos_token_id id2label im_end_id
+            im_newline_id im_start_id label2id mask_init_id model_type name_or_path org_vocab_size pad_id
+            pad_token_id text_end_id text_start_id tokenizer_class transformers_version video_end_id video_start_id""",
+        "an activation or a scale, not a tensor": """attn_logit_softcapping attn_scale attn_temperature_tuning
+            dim_model_base final_logit_softcapping floor_scale group_limited_greedy hc_eps hc_sinkhorn_iters
+            hidden_act hidden_activation layer_norm_eps layer_norm_epsilon moe_norm_min mup_enabled n_group norm_eps
+            norm_topk_prob norm_type num_expert_groups num_limited_groups query_pre_attn_scalar rms_norm_eps
+            route_norm route_scale routed_scaling_factor scale_depth scale_emb score_func scoring_func swiglu_alpha
+            swiglu_limit topk_group topk_method use_gemma_norm""",
+        "a run-time choice": """_attn_implementation attn_implementation ep_size gradient_checkpointing
+            moe_drop_tokens moe_router_dtype output_attentions output_hidden_states return_dict use_cache
+            use_grouped_mm""",
+        "a setting of the projector's arithmetic": """projector_hidden_act projector_ln_eps vision_feature_select_strategy
+            ignore_index image_seq_length activation_function scale_embedding initializer_factor layerdrop
+            encoder_layerdrop attention_invalid_logits_value gradient_clipping residual_weight use_clipped_linears""",
+        "how images and audio are cut into tokens, not a tensor": """vision_soft_tokens_per_image mm_tokens_per_image
+            video_placeholder use_unified_vision_chunk do_image_splitting encoder_patch_size max_image_tokens
+            max_pixels_tolerance max_tiles min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail
+            image_grid_pinpoints process_image_mode vision_segment_max_frames position_id_per_seconds seconds_per_chunk""",
     }.items()
     for name in names.split()
 }
