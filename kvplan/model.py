@@ -188,7 +188,7 @@ class Shard:
         return self.dense_read_bytes + experts + batch_size * self.curve.read_bytes_at(context_length)
 
 
-class _Stage(NamedTuple):
+class Stage(NamedTuple):
     """The layers of one pipeline stage, and what it holds outside them."""
 
     layers: tuple[Layer, ...]
@@ -353,7 +353,7 @@ class Model:
         key = (rows, wanted, tensor_parallel, pipeline_parallel)
         if key not in self._shard_cache:
             self.require_parallel(tensor_parallel, pipeline_parallel)
-            stages = self._stages(pipeline_parallel)
+            stages = self.stages(pipeline_parallel)
             self._shard_cache[key] = tuple(self._shard(stage, rows, wanted, tensor_parallel) for stage in stages)
         return self._shard_cache[key]
 
@@ -377,14 +377,14 @@ class Model:
                     f"{tensor_parallel}; choose a divisor of {heads}"
                 )
 
-    def _stages(self, count: int) -> list[_Stage]:
+    def stages(self, count: int) -> list[Stage]:
         """The pipeline stages; extra layers go to the second-to-last stage, then backwards."""
         base, extra = divmod(self.num_layers, count)
         stages, start = [], 0
         for index in range(count):
             size = base + (count - 1 - extra <= index < count - 1)
             layers = self.layers[start : start + size]
-            stages.append(_Stage(layers, self._outer_weights(index, count), is_last=index == count - 1))
+            stages.append(Stage(layers, self._outer_weights(index, count), is_last=index == count - 1))
             start += size
         return stages
 
@@ -393,7 +393,7 @@ class Model:
         both_ends = {"embedding"} if self.tied_embeddings and index == count - 1 else set()
         return tuple(g for g in self.weights if ROLES[g.role].stage in here or g.role in both_ends)
 
-    def _shard(self, stage: _Stage, kv: KvDtype, wanted: StorageFormat | None, tensor_parallel: int) -> Shard:
+    def _shard(self, stage: Stage, kv: KvDtype, wanted: StorageFormat | None, tensor_parallel: int) -> Shard:
         runs = _runs(stage.layers)
         groups = [(g, 1) for g in stage.outer] + [(g, count) for layer, count in runs for g in layer.weights]
         sized = [(g, count * self._group_bytes(g, wanted, tensor_parallel)) for g, count in groups]

@@ -1,0 +1,7 @@
+"""`python -m kvplan`."""
+
+import sys
+
+from kvplan.cli import main
+
+sys.exit(main())
