@@ -96,8 +96,19 @@ def _family(data: Mapping[str, Any]) -> tuple[Family, str]:
     return known[model_type], model_type
 
 
+TEXT_KEYS = ("text_config", "llm_config", "language_config", "llm_cfg", "thinker_config")
+"""Where wrappers keep the object of their text model."""
+
+
+def _inner_dtype(data: Mapping[str, Any]) -> str | None:
+    """The dtype that the text model's object states, for wrappers that state none themselves."""
+    inner = next((data[key] for key in TEXT_KEYS if isinstance(data.get(key), Mapping)), {})
+    stated = inner.get("torch_dtype") or inner.get("dtype")
+    return stated if isinstance(stated, str) else None
+
+
 def _dtype(view: ConfigView, given: str | None) -> StorageFormat | None:
-    stated = view.text("torch_dtype", "dtype", default=None)
+    stated = view.text("torch_dtype", "dtype", default=None) or _inner_dtype(view.data)
     name = (stated or given or "").removeprefix("torch.")
     if not name:
         view.note("the config does not state a dtype; choose a weight dtype to see weight bytes")

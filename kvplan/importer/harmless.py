@@ -33,9 +33,22 @@ _WHY: dict[str, str] = {
             video_placeholder use_unified_vision_chunk do_image_splitting encoder_patch_size max_image_tokens
             max_pixels_tolerance max_tiles min_image_tokens min_tiles tile_size use_image_special_tokens use_thumbnail
             image_grid_pinpoints process_image_mode vision_segment_max_frames position_id_per_seconds seconds_per_chunk""",
+        "how text is generated, not the model": """bad_words_ids begin_suppress_tokens diversity_penalty do_sample
+            early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty length_penalty max_length
+            max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores
+            prefix remove_invalid_values repetition_penalty return_dict_in_generate suppress_tokens temperature top_k
+            top_p typical_p""",
+        "a remnant of training, saving or another framework": """_attn_implementation_autoset chunk_size_feed_forward
+            finetuning_task for_llm_compressor problem_type task_specific_params tf_legacy_loss torchscript
+            use_bfloat16""",
     }.items()
     for name in names.split()
 }
+
+_HARMLESS_WHEN_OFF = frozenset(
+    "add_cross_attention cross_attention_hidden_size is_decoder is_encoder_decoder pruned_heads tie_encoder_decoder".split()
+)
+"""Switches that change memory only where they are on: false, null and empty are passed over."""
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".*_token_(id|index)s?"), "a token id"),
@@ -43,9 +56,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-def why_harmless(name: str) -> str | None:
-    """Why `name` cannot change memory, or None where nobody has shown that."""
+def why_harmless(name: str, value: object = True) -> str | None:
+    """Why `name`, which has `value`, cannot change memory, or None where nobody has shown that."""
     found = _WHY.get(name)
     if found:
         return found
+    if name in _HARMLESS_WHEN_OFF and not value:
+        return "it is switched off"
     return next((reason for pattern, reason in _PATTERNS if pattern.fullmatch(name)), None)

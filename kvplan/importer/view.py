@@ -133,6 +133,27 @@ class ConfigView:
             self._children[name] = ConfigView(value, f"{self.where} {name}", defaults)
         return self._children[name]
 
+    def child_or_defaults(self, name: str, defaults: Mapping[str, Any]) -> ConfigView:
+        """The inner object `name`; where it is absent, its class builds it from `defaults`, which is noted."""
+        if not self.has(name):
+            self._read.add(name)
+            self.note(f"{name} is not in the config; the class builds it from its defaults")
+            self._children[name] = ConfigView({}, f"{self.where} {name}", defaults)
+        return self.child(name, defaults)
+
+    def decide(self, name: str, value: Any) -> None:
+        """Read `name` as `value` from here on, whatever the object says: the object around it decides."""
+        self.data = {**self.data, name: value}
+
+    def children(self, name: str) -> list[ConfigView]:
+        """The inner objects of the list `name`, each checked like a `child`."""
+        for index, value in enumerate(self._typed(list, "a list of objects", (name,), REQUIRED)):
+            if not isinstance(value, dict):
+                raise self.error(f"{name}[{index}] is {shorten(repr(value))}; an object is needed")
+            key = f"{name}[{index}]"
+            self._children.setdefault(key, ConfigView(value, f"{self.where} {key}"))
+        return [child for key, child in self._children.items() if key.startswith(f"{name}[")]
+
     def require(self, name: str, expected: Any, reason: str) -> None:
         """Refuse unless `name` is absent, null or `expected`: any other value changes memory in a way no rule knows."""
         self._read.add(name)
@@ -145,6 +166,10 @@ class ConfigView:
         if name in self.data and name not in self._read:
             self._read.add(name)
             self.note(f"{name} is not counted: {reason}")
+
+    def pass_over(self, reason: str, *names: str) -> None:
+        """Pass over `names` without a note: for `reason`, which is for whoever reads the rule, they have no weights."""
+        self._read.update(names)
 
     def take_all(self, reason: str) -> None:
         """Pass over the whole object (a tower that no rule knows), and say why."""
@@ -184,5 +209,5 @@ class ConfigView:
         return [
             f"{prefix}.{name}" if prefix else name
             for name, value in self.data.items()
-            if name not in self._read and value is not None and why_harmless(name) is None
+            if name not in self._read and value is not None and why_harmless(name, value) is None
         ]
