@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 Tokens = TypeVar("Tokens", int, "npt.NDArray[np.int64]")
 
 
-def rows_per_gpu(rows: int, tensor_parallel: int) -> int:
-    """Rows that one GPU keeps of `rows` heads: they divide until one is left, and are then copied.
+def rows_per_gpu(rows: int, tensor_parallel: int, what: str = "KV heads") -> int:
+    """Rows that one GPU keeps of `rows` heads or channels: they divide until one is left, and are then copied.
 
     Raises ParallelError where neither number divides the other.
     """
@@ -40,7 +40,7 @@ def rows_per_gpu(rows: int, tensor_parallel: int) -> int:
     if tensor_parallel % rows == 0:
         return 1
     raise ParallelError(
-        f"{rows} KV heads do not divide over tensor_parallel={tensor_parallel}; one number must divide the other"
+        f"{rows} {what} do not divide over tensor_parallel={tensor_parallel}; one number must divide the other"
     )
 
 
@@ -105,13 +105,17 @@ class StatePart:
 
     def bytes(self, kv: KvDtype, tensor_parallel: int = 1) -> int:
         """Bytes of one sequence on one GPU."""
-        rows = self.rows if self.copied else rows_per_gpu(self.rows, tensor_parallel)
+        rows = self.rows if self.copied else rows_per_gpu(self.rows, tensor_parallel, f"rows of {self.role}")
         return self.entries * rows * (self.storage or kv.format_for(self.role)).row_bytes(self.width)
 
 
 def _at_most(count: Tokens, limit: int | None) -> Tokens:
     """min(count, limit) for an int or an array; `min` itself refuses arrays."""
     return count if limit is None else count - (count > limit) * (count - limit)
+
+
+def _at_least_zero(count: Tokens) -> Tokens:
+    return count * (count > 0)
 
 
 # ------------------------------------------------------------------------------------------------ kinds of layer
@@ -488,6 +492,12 @@ class CacheTerm:
     def bytes(self, context_length: Tokens) -> Tokens:
         return self.entries(context_length) * self.entry_bytes
 
+    def shared_bytes(self, prefix: int, context_length: Tokens) -> Tokens:
+        """Bytes of the entries that the first `prefix` tokens have among those resident (a window drops them)."""
+        left_window = 0 if self.max_tokens is None else context_length - _at_most(context_length, self.max_tokens)
+        kept = _at_least_zero(_at_most(context_length, prefix) - left_window)
+        return kept // self.tokens_per_entry * self.entry_bytes
+
     def read_bytes(self, context_length: Tokens) -> Tokens:
         return _at_most(self.entries(context_length), self.max_read_entries) * self.entry_bytes
 
@@ -509,11 +519,26 @@ class CacheCurve:
             total = total + term.bytes(context_length)
         return total
 
-    def read_bytes_at(self, context_length: Tokens) -> Tokens:
-        """Bytes that one decode step reads at the least: sparse layers read only the entries that they pick."""
-        total = context_length * 0 + self.fixed_bytes
+    def batch_bytes(self, context_length: Tokens, batch_size: Tokens, shared_prefix: int = 0) -> Tokens:
+        """Bytes of `batch_size` sequences whose first `shared_prefix` tokens are held once for all of them.
+
+        Recurrent and convolution state is never shared.
+        """
+        total = batch_size * self.bytes_at(context_length)
+        for term in self.terms if shared_prefix else ():
+            total = total - (batch_size - 1) * term.shared_bytes(shared_prefix, context_length)
+        return total
+
+    def batch_read_bytes(self, context_length: int, batch_size: int, shared_prefix: int = 0) -> int:
+        """Bytes that one decode step of `batch_size` sequences reads at the least.
+
+        Sparse layers read only the entries that they pick; a shared prefix is read once.
+        """
+        total = batch_size * self.fixed_bytes
         for term in self.terms:
-            total = total + term.read_bytes(context_length)
+            shared = term.shared_bytes(shared_prefix, context_length) if shared_prefix else 0
+            total += batch_size * term.read_bytes(context_length)
+            total -= (batch_size - 1) * min(shared, term.read_bytes(context_length))
         return total
 
     @property
@@ -530,24 +555,14 @@ class CacheCurve:
         """Tokens after which every window is full; 0 where there is none."""
         return max((term.max_tokens for term in self.terms if term.max_tokens is not None), default=0)
 
-    def max_context_length(self, budget_bytes: int, limit: int) -> int | None:
-        """The most tokens, up to `limit`, whose cache fits `budget_bytes`: None where even `limit` fits, else >= 0.
 
-        Found by bisection, since windows and blocks make the curve bend.
-        """
-        if self.bytes_at(limit) <= budget_bytes:
-            return None
-        return _first_true(lambda tokens: self.bytes_at(tokens) > budget_bytes, limit) - 1
+def first_true(reached: Callable[[int], bool], high: int) -> int | None:
+    """The smallest number from 1 to `high` for which the monotone test `reached` holds, or None where none does.
 
-    def min_context_length(self, wanted_bytes: int, limit: int) -> int | None:
-        """The fewest tokens (at least 1) whose cache reaches `wanted_bytes`, or None where `limit` does not."""
-        if self.bytes_at(limit) < wanted_bytes:
-            return None
-        return _first_true(lambda tokens: self.bytes_at(tokens) >= wanted_bytes, limit)
-
-
-def _first_true(reached: Callable[[int], bool], high: int) -> int:
-    """The smallest number from 1 to `high` for which the monotone test `reached` holds; it holds for `high`."""
+    Bisection, since windows and blocks make the curves bend.
+    """
+    if not reached(high):
+        return None
     low = 1
     while low < high:
         middle = (low + high) // 2

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from kvplan.attention import CacheCurve, LayerCache, add_up, one_kv_head_count, require_kv_head_axis, rows_per_gpu
-from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype, weight_format
+from kvplan.dtypes import KvDtype, StorageFormat, weight_format
+from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.errors import DtypeError, InputError, ParallelError
 from kvplan.units import whole_number
 
@@ -95,7 +96,7 @@ class WeightGroup:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise InputError(f"weight role is {self.role!r}; one of {', '.join(ROLES)} is needed")
-        if min(self.rows, self.columns, self.count) < 1 or not 1 <= (self.active or self.count) <= self.count:
+        if min(self.rows, self.columns, self.count) < 1 or not 1 <= self.num_active <= self.count:
             raise InputError(
                 f"{ROLES[self.role].label} of {self.rows} x {self.columns}, {self.count} times with {self.active} "
                 "active: each must be at least 1, and active at most the count"
@@ -107,13 +108,18 @@ class WeightGroup:
             )
 
     @property
+    def num_active(self) -> int:
+        """How many of the matrices one token reads."""
+        return self.count if self.active is None else self.active
+
+    @property
     def params(self) -> int:
         return self.rows * self.columns * self.count
 
     @property
     def active_params(self) -> int:
         """Values that one token reads."""
-        return self.rows * self.columns * (self.count if self.active is None else self.active)
+        return self.rows * self.columns * self.num_active
 
     def shape_per_gpu(self, tensor_parallel: int) -> tuple[int, int]:
         """(rows, columns) of one matrix on the GPU that holds the most of it."""
@@ -146,6 +152,10 @@ class Layer:
     cache: LayerCache
     weights: tuple[WeightGroup, ...] = ()
     num_attention_heads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_attention_heads is not None:
+            whole_number(self.num_attention_heads, "num_attention_heads")
 
     def with_kv_heads(self, num_kv_heads: int) -> Layer:
         if self.cache.kv_heads() is None or not self.cache.cache_parts():
@@ -182,10 +192,10 @@ class Shard:
     dense_read_bytes: int
     expert_reads: tuple[ExpertRead, ...]
 
-    def read_bytes(self, context_length: int, batch_size: int) -> Fraction:
-        """Bytes that one decode step of `batch_size` sequences reads from this GPU's memory, as typical."""
+    def weight_read_bytes(self, batch_size: int) -> Fraction:
+        """Weight bytes that one decode step of `batch_size` sequences reads from this GPU's memory, as typical."""
         experts = sum((read.typical_bytes(batch_size) for read in self.expert_reads), Fraction(0))
-        return self.dense_read_bytes + experts + batch_size * self.curve.read_bytes_at(context_length)
+        return self.dense_read_bytes + experts
 
 
 class Stage(NamedTuple):
@@ -293,7 +303,16 @@ class Model:
 
     def cache_curve(self, kv_dtype: str | KvDtype = "bf16", tensor_parallel: int = 1) -> CacheCurve:
         """Cache bytes of one sequence as a function of its tokens, on one GPU without pipeline stages."""
-        return self.shards(kv_dtype, None, tensor_parallel, 1)[0].curve
+        key = (as_kv_dtype(kv_dtype), tensor_parallel)
+        if key not in self._curve_cache:
+            self.require_parallel(tensor_parallel, 1)
+            layers = ((layer.cache, count) for layer, count in self.layer_runs)
+            self._curve_cache[key] = add_up(layers, *key)
+        return self._curve_cache[key]
+
+    @cached_property
+    def _curve_cache(self) -> dict[tuple[KvDtype, int], CacheCurve]:
+        return {}
 
     def weight_bytes(self, weight_dtype: str | StorageFormat | None = None, tensor_parallel: int = 1) -> int:
         """Bytes of all weights on one GPU. None: as published, its quantization included.
@@ -349,7 +368,7 @@ class Model:
 
         Raises InputError, DtypeError or ParallelError.
         """
-        rows, wanted = kv_dtype(kv), as_weight_format(weight_dtype)
+        rows, wanted = as_kv_dtype(kv), as_weight_format(weight_dtype)
         key = (rows, wanted, tensor_parallel, pipeline_parallel)
         if key not in self._shard_cache:
             self.require_parallel(tensor_parallel, pipeline_parallel)

@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from kvplan.attention import CacheCurve
-from kvplan.dtypes import kv_dtype
-from kvplan.errors import InputError, UnknownNameError, shorten
+from kvplan.attention import Tokens, first_true
+from kvplan.dtypes import StorageFormat, kv_dtype
+from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, Model, Shard, as_weight_format
 from kvplan.presets import load_gpu, load_model
@@ -22,6 +22,19 @@ from kvplan.units import GIB, MAX_COUNT, TIB, format_bytes, whole_number
 
 ENGINES: tuple[str, ...] = ()
 """Engines whose own reservation can be planned; None plans the resident bytes."""
+
+
+_WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
+    "context_length": (1, MAX_COUNT),
+    "batch_size": (1, MAX_COUNT),
+    "tensor_parallel": (1, MAX_GPUS),
+    "pipeline_parallel": (1, MAX_GPUS),
+    "overhead_bytes": (0, 16 * TIB),
+    "image_tokens": (0, MAX_COUNT),
+    "shared_prefix": (0, MAX_COUNT),
+    "adapter_bytes": (0, 16 * TIB),
+}
+"""Settings that are whole numbers, with the least and the most accepted."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,10 @@ class Scenario:
     tensor_parallel, pipeline_parallel   GPUs are their product
     memory_fraction   the part of the usable memory that the engine may take; the rest counts as overhead
     overhead_bytes    run-time overhead a GPU (activations, CUDA context, graphs); None: an estimate
+    image_tokens      tokens of images that each sequence holds besides context_length
+    shared_prefix     first tokens of every prompt that are the same and held once for the whole batch
+    adapter_bytes     adapters (LoRA) resident on each GPU
+    draft_model       a draft for speculative decoding on the same GPUs: its weights and cache are overhead
 
     Raises InputError, UnknownNameError, DtypeError or ParallelError.
     """
@@ -52,6 +69,10 @@ class Scenario:
     pipeline_parallel: int = 1
     memory_fraction: float = 0.9
     overhead_bytes: int | None = None
+    image_tokens: int = 0
+    shared_prefix: int = 0
+    adapter_bytes: int = 0
+    draft_model: Model | None = None
     engine: str | None = None
 
     def __init__(self, model: Model | str, gpu: Gpu | str, **settings: Any) -> None:
@@ -65,28 +86,51 @@ class Scenario:
             **known,
             **settings,
         }
+        if isinstance(values["draft_model"], str):
+            values["draft_model"] = load_model(values["draft_model"])
         for name, value in values.items():
-            object.__setattr__(self, name, value)
+            self._set(name, value)
         self._check()
 
     def _check(self) -> None:
-        for name, wanted in (("model", Model), ("gpu", Gpu)):
-            if not isinstance(getattr(self, name), wanted):
-                raise InputError(
-                    f"{name} is {shorten(repr(getattr(self, name)))}; a {wanted.__name__} or a preset id is needed"
-                )
-        for name in ("context_length", "batch_size"):
-            object.__setattr__(self, name, whole_number(getattr(self, name), name))
-        for name in ("tensor_parallel", "pipeline_parallel"):
-            object.__setattr__(self, name, whole_number(getattr(self, name), name, high=MAX_GPUS))
-        if self.overhead_bytes is not None:
-            whole_number(self.overhead_bytes, "overhead_bytes", low=0, high=16 * TIB)
+        self._require("model", Model)
+        self._require("gpu", Gpu)
+        for name, (low, high) in _WHOLE_NUMBERS.items():
+            if getattr(self, name) is not None:
+                self._set(name, whole_number(getattr(self, name), name, low, high))
+        if self.shared_prefix > self.held_tokens:
+            raise InputError(
+                f"shared_prefix is {self.shared_prefix:,}; a sequence only holds {self.held_tokens:,} tokens"
+            )
         if self.engine is not None and self.engine not in ENGINES:
             raise UnknownNameError("engine", str(self.engine), ENGINES)
-        object.__setattr__(self, "kv_dtype", kv_dtype(self.kv_dtype).name)
+        self._set("kv_dtype", kv_dtype(self.kv_dtype).name)
+        weights = as_weight_format(self.weight_dtype)
+        if isinstance(self.weight_dtype, StorageFormat):
+            self._set("weight_dtype", weights and weights.name)
         _exact_fraction(self.memory_fraction)
-        as_weight_format(self.weight_dtype)
+        self._check_draft()
         self.planned_model.require_parallel(self.tensor_parallel, self.pipeline_parallel)
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _require(self, name: str, wanted: type) -> None:
+        if not isinstance(getattr(self, name), wanted):
+            raise InputError(f"{name} is {quoted(getattr(self, name))}; a {wanted.__name__} or a preset id is needed")
+
+    def _check_draft(self) -> None:
+        if self.draft_model is None:
+            return
+        self._require("draft_model", Model)
+        if self.pipeline_parallel > 1:
+            raise InputError("draft_model with pipeline_parallel above 1 is not planned: engines place it differently")
+        self.draft_model.shards(self.kv_dtype, None, self.tensor_parallel, 1)
+
+    @property
+    def held_tokens(self) -> int:
+        """Tokens that one sequence holds: its context and its images."""
+        return self.context_length + self.image_tokens
 
     @cached_property
     def planned_model(self) -> Model:
@@ -106,7 +150,7 @@ def _exact_fraction(value: object) -> Fraction:
     """memory_fraction as the decimal that was written: 0.9 is 9/10 and not the nearest binary number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
         return Fraction(str(value))
-    raise InputError(f"memory_fraction is {shorten(repr(value))}; give a number above 0 and up to 1, such as 0.9")
+    raise InputError(f"memory_fraction is {quoted(value)}; give a number above 0 and up to 1, such as 0.9")
 
 
 # ------------------------------------------------------------------------------------------------------- overhead
@@ -117,7 +161,7 @@ class RuntimeOverhead:
     """Bytes that an engine takes on a GPU besides weights and cache.
 
     typical_bytes  what the plan counts
-    high_bytes     the 90th percentile; equal to typical_bytes where the user gave the figure
+    high_bytes     the 90th percentiles of the parts together; equal to typical_bytes where the user gave the figure
     is_estimate    False where the user gave the figure
     source         where the figures come from
     """
@@ -153,7 +197,7 @@ def runtime_overhead(scenario: Scenario) -> RuntimeOverhead:
     if scenario.overhead_bytes is not None:
         given = scenario.overhead_bytes
         return RuntimeOverhead(given, given, False, "given by the user")
-    return MANY_GPUS_OVERHEAD if scenario.tensor_parallel > 1 else ONE_GPU_OVERHEAD
+    return MANY_GPUS_OVERHEAD if scenario.num_gpus > 1 else ONE_GPU_OVERHEAD
 
 
 def unused_bytes(scenario: Scenario) -> int:
@@ -165,13 +209,56 @@ def unused_bytes(scenario: Scenario) -> int:
 # ----------------------------------------------------------------------------------------------------------- plan
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The bytes of one GPU as functions of tokens and batch, which may be ints or int64 arrays.
+
+    `plan` and `sweep` both count with this, so that a row of the one is an answer of the other.
+    """
+
+    shard: Shard
+    draft: Shard | None
+    constant_overhead: int
+    shared_prefix: int
+    image_tokens: int
+
+    def cache_bytes(self, context_length: Tokens, batch_size: Tokens) -> Tokens:
+        """Cache bytes of `batch_size` sequences of `context_length` tokens and their images."""
+        return self.shard.curve.batch_bytes(context_length + self.image_tokens, batch_size, self.shared_prefix)
+
+    def overhead_bytes(self, context_length: Tokens, batch_size: Tokens) -> Tokens:
+        """Unused memory, run-time overhead, adapters, and a draft model's weights and cache."""
+        constant = context_length * batch_size * 0 + self.constant_overhead
+        if self.draft is None:
+            return constant
+        return constant + self.draft.weight_bytes + self.draft.curve.batch_bytes(context_length, batch_size)
+
+    def total_bytes(self, context_length: Tokens, batch_size: Tokens) -> Tokens:
+        """Everything that the GPU must hold."""
+        cache = self.cache_bytes(context_length, batch_size)
+        return self.shard.weight_bytes + cache + self.overhead_bytes(context_length, batch_size)
+
+
+def usages(scenario: Scenario) -> tuple[Usage, ...]:
+    """One GPU of each pipeline stage of `scenario`."""
+    tensor_parallel = scenario.tensor_parallel
+    shards = scenario.planned_model.shards(
+        scenario.kv_dtype, scenario.weight_dtype, tensor_parallel, scenario.pipeline_parallel
+    )
+    draft = None
+    if scenario.draft_model is not None:
+        draft = scenario.draft_model.shards(scenario.kv_dtype, None, tensor_parallel)[0]
+    constant = unused_bytes(scenario) + runtime_overhead(scenario).typical_bytes + scenario.adapter_bytes
+    return tuple(Usage(shard, draft, constant, scenario.shared_prefix, scenario.image_tokens) for shard in shards)
+
+
 @dataclass(frozen=True)
 class MemoryPlan:
     """The answer for one GPU, the one that holds the most. weight + cache + overhead + free == capacity.
 
     capacity_bytes   what a program can use of one GPU
     weight_bytes, cache_bytes   of the pipeline stage that needs the most
-    overhead_bytes   unused_bytes (left by memory_fraction) + runtime.typical_bytes
+    overhead_bytes   unused_bytes (left by memory_fraction) + runtime.typical_bytes + adapters + a draft model
     free_bytes       what is left; negative by the shortfall
     stage            which pipeline stage that is, from 0
     """
@@ -183,8 +270,10 @@ class MemoryPlan:
     overhead_bytes: int
     free_bytes: int
     unused_bytes: int
+    draft_bytes: int
     runtime: RuntimeOverhead
     stage: int
+    stages: tuple[Usage, ...]
 
     @property
     def fits(self) -> bool:
@@ -201,42 +290,32 @@ class MemoryPlan:
         return self.runtime.is_estimate or self.scenario.gpu.is_estimate or self.scenario.model.is_estimate
 
     @property
-    def shards(self) -> tuple[Shard, ...]:
-        return scenario_shards(self.scenario)
-
-    @property
     def bytes_per_token(self) -> int | Fraction:
         """Bytes that one more token of one sequence adds on this GPU, once all windows are full."""
-        return self.shards[self.stage].curve.bytes_per_token
+        return self.stages[self.stage].shard.curve.bytes_per_token
 
-    def cache_budget(self, shard: Shard) -> int:
-        """Bytes that the cache may take beside the weights of `shard`; negative where they alone do not fit."""
-        return self.capacity_bytes - self.overhead_bytes - shard.weight_bytes
+    def fits_with(self, context_length: int, batch_size: int) -> bool:
+        """Whether every stage holds `batch_size` sequences of `context_length` tokens."""
+        return all(usage.total_bytes(context_length, batch_size) <= self.capacity_bytes for usage in self.stages)
+
+    @cached_property
+    def fits_empty(self) -> bool:
+        """Whether the weights and the overhead alone fit."""
+        return self.fits_with(0, 0)
 
     @cached_property
     def max_batch_size(self) -> int | None:
         """The most sequences of the plan's context that memory holds; None where memory sets no limit."""
-        limits = [self._batch_limit(shard) for shard in self.shards]
-        return min((limit for limit in limits if limit is not None), default=None)
-
-    def _batch_limit(self, shard: Shard) -> int | None:
-        budget = self.cache_budget(shard)
-        each = shard.curve.bytes_at(self.scenario.context_length)
-        if budget < 0:
-            return 0
-        return budget // each if each else None
+        tokens = self.scenario.context_length
+        beyond = first_true(lambda batch: not self.fits_with(tokens, batch), MAX_COUNT)
+        return None if beyond is None else beyond - 1
 
     @cached_property
     def max_context_length(self) -> int | None:
         """The longest context at the plan's batch that memory holds; None where memory sets no limit."""
-        limits = [self._context_limit(shard) for shard in self.shards]
-        return min((limit for limit in limits if limit is not None), default=None)
-
-    def _context_limit(self, shard: Shard) -> int | None:
-        budget = self.cache_budget(shard)
-        if budget < 0:
-            return 0
-        return shard.curve.max_context_length(budget // self.scenario.batch_size, MAX_COUNT)
+        batch = self.scenario.batch_size
+        beyond = first_true(lambda tokens: not self.fits_with(tokens, batch), MAX_COUNT)
+        return None if beyond is None else beyond - 1
 
     @cached_property
     def crossover_context_length(self) -> int | None:
@@ -244,21 +323,26 @@ class MemoryPlan:
 
         With pipeline stages, of all stages together.
         """
-        weights = sum(shard.weight_bytes for shard in self.shards)
-        each = -(-weights // self.scenario.batch_size)
-        return _joined(self.shards).min_context_length(each, MAX_COUNT)
+        weights, batch = sum(usage.shard.weight_bytes for usage in self.stages), self.scenario.batch_size
+        return first_true(lambda tokens: sum(u.cache_bytes(tokens, batch) for u in self.stages) >= weights, MAX_COUNT)
 
     @cached_property
     def decode_floor_seconds(self) -> float | None:
         """The least time that one decode step can take: bytes read over memory bandwidth, stage after stage.
 
-        None where the bandwidth is not known. Above batch 1 the experts read are the typical number.
+        None where the bandwidth is not known. Above batch 1 the experts read are the typical number. A shared
+        prefix may be read once for all, so it is counted once; a draft model is not counted.
         """
         if self.scenario.gpu.bandwidth is None:
             return None
-        context, batch = self.scenario.context_length, self.scenario.batch_size
-        read = sum((shard.read_bytes(context, batch) for shard in self.shards), Fraction(0))
+        read = sum((self._read_bytes(usage) for usage in self.stages), Fraction(0))
         return float(read / self.scenario.gpu.bandwidth)
+
+    def _read_bytes(self, usage: Usage) -> Fraction:
+        tokens, batch = self.scenario.held_tokens, self.scenario.batch_size
+        return usage.shard.weight_read_bytes(batch) + usage.shard.curve.batch_read_bytes(
+            tokens, batch, self.scenario.shared_prefix
+        )
 
     @property
     def sentence(self) -> str:
@@ -273,36 +357,23 @@ class MemoryPlan:
 
 def plan(scenario: Scenario) -> MemoryPlan:
     """The memory plan of `scenario`. Limits, crossover and floor are searched for only when they are read."""
-    shards = scenario_shards(scenario)
-    used = [(s.weight_bytes, s.curve.bytes_at(scenario.context_length) * scenario.batch_size) for s in shards]
-    stage = max(range(len(used)), key=lambda index: sum(used[index]))
-    weights, cache = used[stage]
-    unused, runtime = unused_bytes(scenario), runtime_overhead(scenario)
-    overhead = unused + runtime.typical_bytes
-    capacity = scenario.gpu.usable_bytes
+    tokens, batch, stages = scenario.context_length, scenario.batch_size, usages(scenario)
+    totals = [usage.total_bytes(tokens, batch) for usage in stages]
+    stage = totals.index(max(totals))
+    worst = stages[stage]
+    overhead = worst.overhead_bytes(tokens, batch)
     return MemoryPlan(
         scenario=scenario,
-        capacity_bytes=capacity,
-        weight_bytes=weights,
-        cache_bytes=cache,
+        capacity_bytes=scenario.gpu.usable_bytes,
+        weight_bytes=worst.shard.weight_bytes,
+        cache_bytes=worst.cache_bytes(tokens, batch),
         overhead_bytes=overhead,
-        free_bytes=capacity - weights - cache - overhead,
-        unused_bytes=unused,
-        runtime=runtime,
+        free_bytes=scenario.gpu.usable_bytes - totals[stage],
+        unused_bytes=unused_bytes(scenario),
+        draft_bytes=overhead - worst.constant_overhead,
+        runtime=runtime_overhead(scenario),
         stage=stage,
-    )
-
-
-def scenario_shards(scenario: Scenario) -> tuple[Shard, ...]:
-    """One GPU of each pipeline stage of `scenario`."""
-    return scenario.planned_model.shards(
-        scenario.kv_dtype, scenario.weight_dtype, scenario.tensor_parallel, scenario.pipeline_parallel
-    )
-
-
-def _joined(shards: tuple[Shard, ...]) -> CacheCurve:
-    return CacheCurve(
-        sum(shard.curve.fixed_bytes for shard in shards), tuple(term for shard in shards for term in shard.curve.terms)
+        stages=stages,
     )
 
 
@@ -325,13 +396,15 @@ def _fits_sentence(p: MemoryPlan) -> str:
 def _short_sentence(p: MemoryPlan) -> str:
     each = " on each GPU" if p.scenario.num_gpus > 1 else ""
     short = f"Does not fit: {format_bytes(-p.free_bytes)} short{each}"
-    if any(p.cache_budget(shard) < 0 for shard in p.shards):
+    if not p.fits_empty:
         return f"{short}; the weights and overhead alone exceed what the GPU can use"
     tokens = _plural(p.scenario.context_length, "token")
     if p.max_batch_size:
         return f"{short}; {_plural(p.max_batch_size, 'sequence')} of {tokens} would fit"
-    batch = _plural(p.scenario.batch_size, "sequence")
-    return f"{short}; {batch} fit up to {_plural(p.max_context_length or 0, 'token')} each"
+    batch, longest = _plural(p.scenario.batch_size, "sequence"), p.max_context_length
+    if not longest:
+        return f"{short}; {batch} would not fit even with one token each"
+    return f"{short}; {batch} would fit up to {_plural(longest, 'token')} each"
 
 
 def _warnings(scenario: Scenario) -> list[str]:

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kvplan.dtypes import kv_dtype as as_kv_dtype
-from kvplan.errors import InputError, shorten
-from kvplan.model import MAX_GPUS, Shard, as_weight_format
-from kvplan.plan import Scenario, runtime_overhead, scenario_shards, unused_bytes
+from kvplan.errors import InputError, quoted
+from kvplan.model import MAX_GPUS, as_weight_format
+from kvplan.plan import Scenario, Usage, usages
 from kvplan.units import parse_axis, whole_number
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Block(NamedTuple):
 
     cache_bytes: Ints
     weight_bytes: Ints
-    overhead_bytes: int
+    overhead_bytes: Ints
     num_kv_heads: int | None
 
 
@@ -101,7 +101,7 @@ def _listed(given: Iterable[object], name: str) -> list[object]:
     try:
         values = list(given)
     except TypeError:
-        raise InputError(f"{name} is {shorten(repr(given))}; a list of values is needed") from None
+        raise InputError(f"{name} is {quoted(given)}; a list of values is needed") from None
     if not values:
         raise InputError(f"{name} is an empty list; give at least one value")
     return values
@@ -140,27 +140,25 @@ def _block(scenario: Scenario, outer: tuple[int, int | None, str | None, str], t
     here = scenario.with_changes(
         tensor_parallel=tensor_parallel, num_kv_heads=heads, weight_dtype=weights, kv_dtype=rows
     )
-    shards = scenario_shards(here)
-    _require_int64(shards, int(tokens.max()), int(batches.max()))
-    cache, weight = _worst(shards, tokens, batches)
-    overhead = unused_bytes(here) + runtime_overhead(here).typical_bytes
-    return _Block(cache, weight, overhead, here.planned_model.num_kv_heads)
+    stages = usages(here)
+    _require_int64(stages, int(tokens.max()), int(batches.max()))
+    return _worst(stages, tokens[None, :], batches[:, None], here.planned_model.num_kv_heads)
 
 
-def _worst(shards: Sequence[Shard], tokens: Ints, batches: Ints) -> tuple[Ints, Ints]:
-    """Cache and weight bytes of the stage that holds the most, for each (batch, context)."""
-    cache = batches[:, None] * shards[0].curve.bytes_at(tokens)[None, :]
-    weight = np.full_like(cache, shards[0].weight_bytes)
-    for shard in shards[1:]:
-        other = batches[:, None] * shard.curve.bytes_at(tokens)[None, :]
-        larger = other + shard.weight_bytes > cache + weight
-        cache, weight = np.where(larger, other, cache), np.where(larger, shard.weight_bytes, weight)
-    return cache, weight
+def _worst(stages: Sequence[Usage], tokens: Ints, batches: Ints, num_kv_heads: int | None) -> _Block:
+    """The bytes of the stage that holds the most, for each (batch, context)."""
+    cache = stages[0].cache_bytes(tokens, batches)
+    weight = np.full_like(cache, stages[0].shard.weight_bytes)
+    for stage in stages[1:]:
+        other = stage.cache_bytes(tokens, batches)
+        larger = other + stage.shard.weight_bytes > cache + weight
+        cache, weight = np.where(larger, other, cache), np.where(larger, stage.shard.weight_bytes, weight)
+    return _Block(cache, weight, stages[0].overhead_bytes(tokens, batches), num_kv_heads)  # alike on all stages
 
 
-def _require_int64(shards: Sequence[Shard], tokens: int, batch: int) -> None:
+def _require_int64(stages: Sequence[Usage], tokens: int, batch: int) -> None:
     """Refuse before an int64 could wrap around; the scalar plan has no such limit."""
-    largest = max(shard.weight_bytes + shard.curve.bytes_at(tokens) * batch for shard in shards)
+    largest = max(usage.total_bytes(tokens, batch) for usage in stages)
     if largest >= 2**62:
         raise InputError(
             f"{tokens:,} tokens of {batch:,} sequences take {largest:,} bytes, more than a table can hold exactly"
@@ -172,11 +170,10 @@ def _frame(axes: _Axes, blocks: list[_Block], capacity: int, tokens: Ints, batch
 
     inner = len(batches) * len(tokens)
     size = len(blocks) * inner
-    cache, weight = np.empty((len(blocks), inner), np.int64), np.empty((len(blocks), inner), np.int64)
-    for index, block in enumerate(blocks):
-        cache[index], weight[index] = block.cache_bytes.ravel(), block.weight_bytes.ravel()
-    overhead = np.repeat(np.array([block.overhead_bytes for block in blocks], np.int64), inner)
-    total = cache.ravel() + weight.ravel() + overhead
+    cache = np.concatenate([block.cache_bytes.ravel() for block in blocks])
+    weight = np.concatenate([block.weight_bytes.ravel() for block in blocks])
+    overhead = np.concatenate([block.overhead_bytes.ravel() for block in blocks])
+    total = cache + weight + overhead
     heads = pd.array([block.num_kv_heads for block in blocks], dtype="Int64")
     columns = {
         "context_length": np.tile(tokens, size // len(tokens)),
@@ -185,8 +182,8 @@ def _frame(axes: _Axes, blocks: list[_Block], capacity: int, tokens: Ints, batch
         "weight_dtype": _categories(axes, "weight_dtype", size),
         "num_kv_heads": heads.repeat(inner),
         "tensor_parallel": _outer_column(axes, "tensor_parallel", axes.tensor_parallel, size),
-        "cache_bytes": cache.ravel(),
-        "weight_bytes": weight.ravel(),
+        "cache_bytes": cache,
+        "weight_bytes": weight,
         "overhead_bytes": overhead,
         "total_bytes": total,
         "capacity_bytes": np.full(size, capacity, np.int64),
