@@ -91,10 +91,11 @@ def define_model(
     storage = _plain_dtype(dtype)
     caches = _caches(count, sizes, latent, window, full_attention_every)
     if num_params is None:
+        _require_used(attention_bias, mlp_bias, intermediate_size, experts, latent)
         inside = _layer_weights(sizes, intermediate_size, attention_bias, mlp_bias, experts, latent)
         outside = _outer_weights(sizes, vocab_size, tied_embeddings)
     else:
-        _require_only_count(intermediate_size, vocab_size, experts, tied_embeddings)
+        _require_only_count(intermediate_size, vocab_size, experts, tied_embeddings, attention_bias, mlp_bias)
         inside, outside = (), _counted_weights(whole_number(num_params, "num_params", high=MAX_PARAMS), sizes)
     made = {cache: Layer(cache, inside, sizes.heads) for cache in caches}
     return Model(
@@ -118,6 +119,27 @@ ESTIMATE_NOTE = (
     "The weights are an estimate from the parameter count alone: what a quantized format leaves at full width, "
     "and what changes with the KV heads, is not known."
 )
+
+
+def _require_used(
+    attention_bias: bool, mlp_bias: bool, width: int | None, experts: Experts | None, latent: Latent | None
+) -> None:
+    """Refuse what the layout has no place for, instead of leaving it out of the sum."""
+    unused = {
+        "attention_bias": attention_bias and latent is not None,
+        "mlp_bias": mlp_bias and experts is not None,
+        "intermediate_size": width is not None and experts is not None,
+    }
+    for name in (name for name, is_unused in unused.items() if is_unused):
+        other = "latent" if name == "attention_bias" else "experts"
+        raise InputError(f"{name} and {other} are both given; a defined model has one or the other")
+
+
+def _checked_latent(latent: Latent) -> Latent:
+    for name, value in latent._asdict().items():
+        if name != "q_lora_rank" or value is not None:
+            whole_number(value, f"latent {name}", high=MAX_SIZE)
+    return latent
 
 
 def _plain_dtype(name: str) -> StorageFormat:
@@ -166,7 +188,9 @@ def _layer_weights(
     experts: Experts | None,
     latent: Latent | None,
 ) -> Groups:
-    mixer = _attention_weights(sizes, attention_bias) if latent is None else _latent_weights(sizes, latent)
+    mixer = (
+        _attention_weights(sizes, attention_bias) if latent is None else _latent_weights(sizes, _checked_latent(latent))
+    )
     behind = _mlp_weights(sizes.hidden, width, mlp_bias) if experts is None else _moe_weights(sizes.hidden, experts)
     return (*mixer, *behind, *norm(sizes.hidden, count=2))
 
@@ -218,9 +242,17 @@ def _outer_weights(sizes: _Sizes, vocab: int | None, tied: bool) -> Groups:
     return (*embedding(vocab, sizes.hidden), *norm(sizes.hidden, role="final_norm"), *head)
 
 
-def _require_only_count(width: int | None, vocab: int | None, experts: Experts | None, tied: bool) -> None:
-    given = {"intermediate_size": width, "vocab_size": vocab, "experts": experts, "tied_embeddings": tied or None}
-    for name, value in given.items():
+def _require_only_count(
+    width: int | None,
+    vocab: int | None,
+    experts: Experts | None,
+    tied: bool,
+    attention_bias: bool,
+    mlp_bias: bool,
+) -> None:
+    given = {"intermediate_size": width, "vocab_size": vocab, "experts": experts}
+    flags = {"tied_embeddings": tied, "attention_bias": attention_bias, "mlp_bias": mlp_bias}
+    for name, value in {**given, **{name: flag or None for name, flag in flags.items()}}.items():
         if value is not None:
             raise InputError(
                 f"num_params and {name} are both given; the count alone makes an estimate, the sizes a sum"

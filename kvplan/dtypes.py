@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 
-from kvplan.errors import DtypeError, InputError, UnknownNameError, shorten
+from kvplan.errors import DtypeError, InputError, UnknownNameError, quoted
 
 ALL = 0
 """In a `Scale`: the tile spans the whole dimension."""
@@ -230,7 +230,7 @@ _GGUF_BY_LOWER_NAME = {name.lower(): fmt for name, fmt in WEIGHT_FORMATS.items()
 
 def _key(name: object, what: str) -> str:
     if not isinstance(name, str):
-        raise InputError(f"{what} is {shorten(repr(name))}; a name such as bf16 is needed")
+        raise InputError(f"{what} is {quoted(name)}; a name such as bf16 is needed")
     return name.strip().lower()
 
 
@@ -289,6 +289,7 @@ _ROLE_FORMATS: dict[str, dict[str, StorageFormat]] = {
 _LATENT_ROLES = frozenset({"latent", "rope"})
 _COMPRESSED_ROLES = frozenset({"compressed_latent", "compressed_rope", "overlap"})
 _SPARSE_ROLES = frozenset({"sparse_latent", "sparse_rope", "index"}) | _COMPRESSED_ROLES
+_VALUE_ROLES = frozenset({"value", "image_value"})
 _STATE_ROLES = frozenset({"state", "convolution"})
 
 _ROLES_WITHOUT_LAYOUT: dict[str, frozenset[str]] = {
@@ -311,7 +312,7 @@ class KvDtype:
 
     name   what a person writes: `bf16`, or `q8_0/q4_0` for keys and values apart
     key    the format name of keys, latents and whatever else is not a value
-    value  the format name of values
+    value  the format name of values, those of an image included
     """
 
     name: str
@@ -320,7 +321,7 @@ class KvDtype:
 
     def format_for(self, role: str) -> StorageFormat:
         """The format of rows of `role`. Raises DtypeError where no layout is known."""
-        base = self.value if role == "value" else self.key
+        base = self.value if role in _VALUE_ROLES else self.key
         unknown = role in _STATE_ROLES and not _KV_ROWS[base].is_plain
         if unknown or role in _ROLES_WITHOUT_LAYOUT.get(base, ()):
             raise DtypeError(f"no known engine stores {_ROLE_WORDS[role]} in {base}; choose bf16, fp16, fp32 or fp8")

@@ -32,8 +32,12 @@ class UnknownNameError(InputError):
     """A name is not among the known ones; `nearest` holds what was probably meant."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        self.nearest = nearest_names(name, known)
-        hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        names = list(known)
+        self.nearest = nearest_names(name, names)
+        if self.nearest:
+            hint = f"; did you mean {' or '.join(self.nearest)}?"
+        else:
+            hint = f"; there is {shorten(', '.join(names), 200)}" if names else "; there is none yet"
         super().__init__(f"no {kind} is called {shorten(name)!r}{hint}")
 
 
@@ -72,5 +76,16 @@ def nearest_names(name: str, known: Iterable[str], count: int = 3) -> tuple[str,
 
 def shorten(value: object, limit: int = 60) -> str:
     """`value` as text for a message, cut so that a hostile value cannot flood it."""
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:  # Python writes no int of over 4,300 digits
+        text = "a number of thousands of digits"
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quoted(value: object, limit: int = 60) -> str:
+    """`value` as Python writes it, for a message, cut like `shorten`."""
+    try:
+        return shorten(repr(value), limit)
+    except ValueError:
+        return "a number of thousands of digits"

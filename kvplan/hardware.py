@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kvplan.errors import InputError, shorten
+from kvplan.errors import InputError, quoted
 from kvplan.names import clean_name
 from kvplan.units import GIB, MIB, TIB, whole_number
 
@@ -74,6 +74,13 @@ class Gpu:
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        clean_name(self.name, "GPU name")
+        whole_number(self.usable_bytes, "usable_bytes", low=MIB, high=16 * TIB)
+        for name, high in _LIMITS.items():
+            if (value := getattr(self, name)) is not None:
+                whole_number(value, name, high=high)
+
     @property
     def rent_per_hour(self) -> Price | None:
         """The lowest public rental price, or None."""
@@ -83,6 +90,16 @@ class Gpu:
     def list_price(self) -> Price | None:
         """The lowest public purchase price, or None."""
         return min((price for price in self.prices if price.kind == "list"), key=lambda p: p.usd, default=None)
+
+
+_LIMITS = {
+    "label_bytes": 16 * TIB,
+    "driver_bytes": 16 * TIB,
+    "bandwidth": 10**15,
+    "link_bandwidth": 10**15,
+    "node_gpus": 4096,
+}
+"""The most that a GPU's field may say; beyond it a number is a slip of the hand."""
 
 
 def usual_usable_bytes(driver_bytes: int) -> int:
@@ -114,18 +131,17 @@ def define_gpu(
 
     Raises InputError.
     """
-    usable = whole_number(usable_bytes, "usable_bytes", low=MIB, high=16 * TIB)
     price = () if rent_usd_per_hour is None else (_own_price(rent_usd_per_hour),)
     return Gpu(
         name=clean_name(name, "GPU name"),
-        usable_bytes=usable,
+        usable_bytes=usable_bytes,
         usable_basis="given by the user",
-        usable_range=(usable, usable),
+        usable_range=(usable_bytes, usable_bytes),
         is_estimate=False,
-        bandwidth=None if bandwidth is None else whole_number(bandwidth, "bandwidth", high=10**15),
-        label_bytes=None if label_bytes is None else whole_number(label_bytes, "label_bytes", high=16 * TIB),
-        driver_bytes=None if driver_bytes is None else whole_number(driver_bytes, "driver_bytes", high=16 * TIB),
-        node_gpus=None if node_gpus is None else whole_number(node_gpus, "node_gpus", high=4096),
+        bandwidth=bandwidth,
+        label_bytes=label_bytes,
+        driver_bytes=driver_bytes,
+        node_gpus=node_gpus,
         prices=price,
         sources=("defined by the user",),
     )
@@ -134,7 +150,7 @@ def define_gpu(
 def _own_price(usd: float) -> Price:
     number = isinstance(usd, int | float) and not isinstance(usd, bool)
     if not number or not math.isfinite(usd) or not 0 < usd <= 10_000:
-        raise InputError(f"rent_usd_per_hour is {shorten(repr(usd))}; give US dollars an hour, up to 10,000")
+        raise InputError(f"rent_usd_per_hour is {quoted(usd)}; give US dollars an hour, up to 10,000")
     return Price("rent", float(usd), "", "given by the user")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kvplan.errors import InputError, shorten
+from kvplan.errors import InputError, quoted
 
 _NAME = re.compile(r"[^\W_][\w .+/(),-]{0,79}")
 _RENDERED = re.compile(r"www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__", re.IGNORECASE)
@@ -19,12 +19,12 @@ def clean_name(name: object, what: str = "name") -> str:
     """
     text = name.strip() if isinstance(name, str) else ""
     if not _NAME.fullmatch(text) or _RENDERED.search(text):
-        raise InputError(f"{what} is {shorten(repr(name))}; use up to 80 letters, digits, spaces and .+/(),-")
+        raise InputError(f"{what} is {quoted(name)}; use up to 80 letters, digits, spaces and .+/(),-")
     return text
 
 
 def preset_id(name: object, what: str = "preset id") -> str:
     """`name` where it can be a preset's id and file name: a-z, 0-9, dots and dashes. Raises InputError."""
     if not isinstance(name, str) or not _ID.fullmatch(name) or ".." in name:
-        raise InputError(f"{what} is {shorten(repr(name))}; use a-z, 0-9, dots and dashes, such as llama-3.1-8b")
+        raise InputError(f"{what} is {quoted(name)}; use a-z, 0-9, dots and dashes, such as llama-3.1-8b")
     return name

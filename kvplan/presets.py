@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 
 from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.errors import KvplanError, PresetError, UnknownNameError, nearest_names, shorten
+from kvplan.errors import KvplanError, PresetError, UnknownNameError, nearest_names, quoted, shorten
 from kvplan.hardware import Gpu, Price
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name, preset_id
+from kvplan.units import whole_number
 
 SCHEMA = 1
 MAX_FILE_BYTES = 2 * 2**20
@@ -154,7 +155,7 @@ def parse_toml(data: bytes, where: str) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise PresetError(f"{where} is not UTF-8 text") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # an int of over 4,300 digits is a plain ValueError
         raise PresetError(f"{where} is not valid TOML: {shorten(error, 120)}") from None
 
 
@@ -219,7 +220,7 @@ def _typed(kind: type, words: str) -> Callable[[Any, _Place], Any]:
     def decode(value: Any, place: _Place) -> Any:
         if isinstance(value, kind) and not (isinstance(value, bool) and kind is not bool):
             return value
-        raise place.error(f"is {shorten(repr(value))}; {words} is needed")
+        raise place.error(f"is {quoted(value)}; {words} is needed")
 
     return decode
 
@@ -240,7 +241,7 @@ def _count(value: Any, place: _Place) -> int:
 def _number(value: Any, place: _Place) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63:
         return float(value)
-    raise place.error(f"is {shorten(repr(value))}; a number from 0 up is needed")
+    raise place.error(f"is {quoted(value)}; a number from 0 up is needed")
 
 
 def _storage(value: Any, place: _Place) -> StorageFormat:
@@ -263,7 +264,7 @@ def _layer_cache(value: Any, place: _Place) -> LayerCache:
     table = dict(_table(value, place))
     kind = _text(table.pop("kind", None), place.at("kind"))
     if kind not in LAYER_KINDS:
-        raise place.at("kind").error(f"is {shorten(repr(kind))}; one of {', '.join(LAYER_KINDS)} is needed")
+        raise place.at("kind").error(f"is {quoted(kind)}; one of {', '.join(LAYER_KINDS)} is needed")
     return _build(LAYER_KINDS[kind], table, place)
 
 
@@ -292,7 +293,7 @@ def _build(made: Callable[..., Made], table: Any, place: _Place) -> Made:
 def _choice(*words: str) -> Callable[[Any, _Place], str]:
     def decode(value: Any, place: _Place) -> str:
         if value not in words:
-            raise place.error(f"is {shorten(repr(value))}; one of {', '.join(words)} is needed")
+            raise place.error(f"is {quoted(value)}; one of {', '.join(words)} is needed")
         return str(value)
 
     return decode
@@ -410,17 +411,22 @@ class _ModelFields:
 
     def __post_init__(self) -> None:
         clean_name(self.name)
+        for name in ("hidden_size", "num_attention_heads", "vocab_size", "context_limit"):
+            if (value := getattr(self, name)) is not None:
+                whole_number(value, name)
 
 
 def _expand(order: Sequence[str], kinds: Mapping[str, Layer], place: _Place) -> tuple[Layer, ...]:
     layers: list[Layer] = []
     for index, item in enumerate(order):
-        found = re.fullmatch(r"(\d{1,5}) x ([\w-]+)", item)
+        found = re.fullmatch(r"([1-9]\d{0,4}) x ([\w-]+)", item)
         if found is None or found[2] not in kinds:
-            raise place.at(index).error(f"is {shorten(repr(item))}; write '5 x NAME' with one of {', '.join(kinds)}")
+            raise place.at(index).error(f"is {quoted(item)}; write '5 x NAME' with one of {', '.join(kinds)}")
         layers += [kinds[found[2]]] * int(found[1])
         if len(layers) > MAX_LAYERS:
             raise place.error(f"has over {MAX_LAYERS:,} layers")
+    if unused := set(kinds).difference(item.split(" x ")[1] for item in order):
+        raise place.error(f"does not name the layer {shorten(min(unused))!r}, which the file describes")
     if not layers:
         raise place.error("is empty; a model has at least one layer")
     return tuple(layers)
@@ -430,7 +436,7 @@ def _without_schema(table: Table, place: _Place) -> dict[str, Any]:
     rest = dict(table)
     schema = rest.pop("schema", None)
     if schema != SCHEMA or isinstance(schema, bool):
-        raise place.at("schema").error(f"is {shorten(repr(schema))}; this version reads schema = {SCHEMA}")
+        raise place.at("schema").error(f"is {quoted(schema)}; this version reads schema = {SCHEMA}")
     return rest
 
 
@@ -450,9 +456,7 @@ def gpu_from_table(table: Table, where: str, name: str = "") -> Gpu:
     rest = _without_schema(table, place)
     if "id" in rest:
         raise place.error("has the unknown key 'id'; the file's name is the id")
-    gpu = _build(Gpu, {**rest, "id": name}, place)
-    clean_name(gpu.name)
-    return gpu
+    return _build(Gpu, {**rest, "id": name}, place)
 
 
 def scenario_from_table(table: Table, where: str, name: str = "") -> ScenarioPreset:

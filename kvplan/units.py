@@ -10,7 +10,7 @@ import operator
 import re
 from fractions import Fraction
 
-from kvplan.errors import InputError, shorten
+from kvplan.errors import InputError, quoted, shorten
 
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
@@ -25,10 +25,10 @@ MAX_COUNT = 2**40
 MAX_AXIS_VALUES = 4096
 """The most values that one written axis may have."""
 
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmM]?)")
+_COUNT = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([kKmM]?)")
 _COUNT_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
 _RANGE = re.compile(r"(.+?)\.\.(.+?)(?:([*+])(.+))?")
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)?")
+_BYTES = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]+)?")
 
 
 def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) -> int:
@@ -41,7 +41,7 @@ def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) 
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InputError(f"{name} is {shorten(repr(value))}; a whole number is needed") from None
+        raise InputError(f"{name} is {quoted(value)}; a whole number is needed") from None
     if isinstance(value, bool):
         raise InputError(f"{name} is {value}; a whole number is needed")
     if not low <= number <= high:
@@ -142,7 +142,7 @@ def format_tokens(count: int) -> str:
 def format_params(count: int) -> str:
     """A parameter count with three significant digits: `8.03 B`, `671 B`, `124 M`."""
     for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if count >= size:
+        if count * 2000 >= size * 1999:  # it rounds to 1.00 of this unit
             value = Fraction(count, size)
             places = 2 if value < 10 else 1 if value < 100 else 0
             return f"{float(value):.{places}f} {suffix}"
