@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from kvplan.errors import InputError, KvplanError, LinkError, shorten
+from kvplan.errors import InputError, KvplanError, LinkError, UnknownNameError, shorten
+from kvplan.hardware import Gpu
+from kvplan.model import Model
 from kvplan.plan import Scenario
-from kvplan.presets import list_gpus, list_models
+from kvplan.presets import load_gpu, load_model
 from kvplan.units import parse_count
 
 VERSION = 1
@@ -61,6 +63,10 @@ FIELDS: tuple[LinkField, ...] = (
     LinkField("pipeline_parallel", "pp", parse_count, 1),
     LinkField("memory_fraction", "fraction", _fraction, 0.9),
     LinkField("overhead_bytes", "overhead", _count_or_none, None),
+    LinkField("image_tokens", "images", parse_count, 0),
+    LinkField("shared_prefix", "prefix", parse_count, 0),
+    LinkField("adapter_bytes", "adapters", parse_count, 0),
+    LinkField("draft_model", "draft", _text_or_none, None),
     LinkField("engine", "engine", _text_or_none, None),
 )
 """Every field of version 1, in the order of a link. Frozen: later versions add, they never change these."""
@@ -76,27 +82,41 @@ def to_link(scenario: Scenario) -> str:
 
 def to_fields(scenario: Scenario) -> dict[str, str]:
     """The keys and values of the link of `scenario`."""
-    for kind, thing, known in (("model", scenario.model, list_models()), ("GPU", scenario.gpu, list_gpus())):
-        if thing.id not in known:
-            raise LinkError(f"the {kind} {thing.name} is not a preset, so a link cannot name it")
+    _require_preset("model", scenario.model, load_model)
+    _require_preset("GPU", scenario.gpu, load_gpu)
+    if scenario.draft_model is not None:
+        _require_preset("draft model", scenario.draft_model, load_model)
     values = {field.key: _written(getattr(scenario, field.setting)) for field in FIELDS}
-    return {"v": str(VERSION), **values, "model": scenario.model.id, "gpu": scenario.gpu.id}
+    return {"v": str(VERSION), **values}
+
+
+def _require_preset(kind: str, thing: Model | Gpu, load: Callable[[str], object]) -> None:
+    """A link carries an id, so the thing must be exactly what its id loads: no file of one's own, no changed copy."""
+    try:
+        is_preset = load(thing.id) == thing
+    except UnknownNameError:
+        is_preset = False
+    if not is_preset:
+        raise LinkError(f"the {kind} {thing.name} is not a preset, so a link cannot name it")
 
 
 def _written(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else str(getattr(value, "id", value))
 
 
 def from_link(text: str) -> Scenario:
     """The scenario that a link (a whole address, or what follows its `?`) describes. Raises LinkError."""
     if len(text) > MAX_LINK_CHARACTERS:
         raise LinkError(f"the link has {len(text):,} characters; at most {MAX_LINK_CHARACTERS:,} are read")
-    query = text.partition("?")[2] if "?" in text else text
+    query = (text.partition("?")[2] if "?" in text else text).partition("#")[0].strip()
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)
     except ValueError:
         raise LinkError("the link has too many fields to be one of kvplan's") from None
-    return from_fields(dict(pairs))
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise LinkError("the link has a key twice; each may stand there once")
+    return from_fields(given)
 
 
 def from_fields(given: Mapping[str, str]) -> Scenario:
