@@ -56,8 +56,32 @@ def cache_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's cache bytes as terms, one for each kind of row; they add up to `p.cache_bytes`."""
     scenario = p.scenario
     layers = _stage(p).layers
-    size = _Size(scenario.context_length, scenario.batch_size, kv_dtype(scenario.kv_dtype), scenario.tensor_parallel)
-    return tuple(term for cache, count in count_layers(layers) for term in _layer_terms(cache, count, size))
+    size = _Size(scenario.held_tokens, scenario.batch_size, kv_dtype(scenario.kv_dtype), scenario.tensor_parallel)
+    terms = tuple(term for cache, count in count_layers(layers) for term in _layer_terms(cache, count, size))
+    saved = sum(term.bytes for term in terms) - p.cache_bytes
+    return (*terms, _prefix_term(p, saved)) if saved else terms
+
+
+def _prefix_term(p: MemoryPlan, saved: int) -> Term:
+    copies, prefix = p.scenario.batch_size - 1, p.scenario.shared_prefix
+    return Term(
+        "shared prefix, held once",
+        f"−{copies:,} copies of the {prefix:,} shared tokens, {saved // copies:,} B each",
+        -saved,
+    )
+
+
+def overhead_terms(p: MemoryPlan) -> tuple[Term, ...]:
+    """The plan's overhead as terms; they add up to `p.overhead_bytes`."""
+    s = p.scenario
+    terms = [
+        Term("left unused by memory_fraction", f"{p.capacity_bytes:,} B × (1 − {s.memory_fraction})", p.unused_bytes),
+        Term("run-time overhead", p.runtime.source, p.runtime.typical_bytes),
+        Term("adapters", "given by the user", s.adapter_bytes),
+    ]
+    if s.draft_model is not None:
+        terms.append(Term(f"draft model {s.draft_model.name}", "its weights and its own cache", p.draft_bytes))
+    return tuple(term for term in terms if term.bytes)
 
 
 def layer_terms(
