@@ -15,7 +15,7 @@ from kvplan.hardware import Gpu
 from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.presets import load_gpu, load_model
-from kvplan.units import parse_count
+from kvplan.units import parse_bytes, parse_count
 
 VERSION = 1
 MAX_LINK_CHARACTERS = 8_000
@@ -44,6 +44,10 @@ def _count_or_none(text: str) -> int | None:
     return parse_count(text) if text else None
 
 
+def _bytes_or_none(text: str) -> int | None:
+    return parse_bytes(text) if text else None
+
+
 def _fraction(text: str) -> float:
     try:
         return float(text)
@@ -62,10 +66,10 @@ FIELDS: tuple[LinkField, ...] = (
     LinkField("tensor_parallel", "tp", parse_count, 1),
     LinkField("pipeline_parallel", "pp", parse_count, 1),
     LinkField("memory_fraction", "fraction", _fraction, 0.9),
-    LinkField("overhead_bytes", "overhead", _count_or_none, None),
+    LinkField("overhead_bytes", "overhead", _bytes_or_none, None),
     LinkField("image_tokens", "images", parse_count, 0),
     LinkField("shared_prefix", "prefix", parse_count, 0),
-    LinkField("adapter_bytes", "adapters", parse_count, 0),
+    LinkField("adapter_bytes", "adapters", parse_bytes, 0),
     LinkField("draft_model", "draft", _text_or_none, None),
     LinkField("engine", "engine", _text_or_none, None),
 )
