@@ -1,0 +1,231 @@
+"""How many GPUs: the fewest that hold a scenario, and the replicas that serve N users.
+
+A replica is one copy of the model on tensor_parallel x pipeline_parallel GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from kvplan.errors import InputError, ParallelError
+from kvplan.hardware import Price
+from kvplan.model import ROLES, Model
+from kvplan.plan import MemoryPlan, Scenario, plan, usages
+from kvplan.units import MAX_COUNT, whole_number
+
+MAX_STAGES = 16
+USUAL_NODE = 8
+"""GPUs of a node where the GPU's preset does not say."""
+
+MAX_LENGTHS = 1_000_000
+_P95 = NormalDist().inv_cdf(0.95)
+
+
+# ---------------------------------------------------------------------------------------------------- fewest GPUs
+
+
+def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
+    """The plan of `scenario` on as few of its GPUs as hold it, or None where none of the tried layouts does.
+
+    Tried: tensor parallel 1, 2, 4, 8 ... inside a node, and up to 16 pipeline stages of full nodes. Among
+    layouts with the same number of GPUs the one with fewer stages wins.
+    """
+    return next((p for p in layouts(scenario) if p.fits), None)
+
+
+def layouts(scenario: Scenario) -> Iterator[MemoryPlan]:
+    """Plans of every layout that the model divides into, fewest GPUs first."""
+    node = scenario.gpu.node_gpus or USUAL_NODE
+    powers = [2**power for power in range(node.bit_length()) if 2**power <= node]
+    shapes = [(size, 1) for size in powers] + [(powers[-1], stages) for stages in range(2, MAX_STAGES + 1)]
+    for tensor_parallel, pipeline_parallel in shapes:
+        try:
+            yield plan(scenario.with_changes(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel))
+        except (ParallelError, InputError):  # this layout does not divide the model; the next one may
+            continue
+
+
+# ---------------------------------------------------------------------------------------------------------- users
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long the sequences of the users are, in tokens, prompt and answer together.
+
+    mean, p95, maximum  rounded up to whole tokens
+    is_estimate         False where they come from a list of real lengths
+    source              how they were made
+    """
+
+    mean: int
+    p95: int
+    maximum: int
+    is_estimate: bool
+    source: str
+
+
+def lengths_from_list(values: Iterable[int]) -> Lengths:
+    """The lengths of real requests. p95 is the smallest length that at least 95 % do not exceed. Raises InputError."""
+    found = sorted(whole_number(value, "length") for value in values)
+    if not 0 < len(found) <= MAX_LENGTHS:
+        raise InputError(f"the list has {len(found):,} lengths; from 1 to {MAX_LENGTHS:,} are accepted")
+    rank = -(-95 * len(found) // 100)
+    return Lengths(-(-sum(found) // len(found)), found[rank - 1], found[-1], False, f"{len(found):,} given lengths")
+
+
+def lengths_from_quantiles(prompt: tuple[int, int], answer: tuple[int, int], maximum: int) -> Lengths:
+    """Lengths from the median and 95th percentile of prompts and of answers, and the longest that is allowed.
+
+    Each is taken as log-normal, which is how lengths usually spread; the mean is the sum of both means. The
+    95th percentiles add up to an upper bound, since a long prompt need not get a long answer. All are cut at
+    `maximum`. Raises InputError.
+    """
+    limit = whole_number(maximum, "maximum")
+    mean = _lognormal_mean(prompt, "prompt") + _lognormal_mean(answer, "answer")
+    p95 = prompt[1] + answer[1]
+    source = "log-normal prompts and answers; the 95th percentile is an upper bound"
+    return Lengths(min(limit, math.ceil(mean)), min(limit, p95), limit, True, source)
+
+
+def _lognormal_mean(quantiles: tuple[int, int], name: str) -> float:
+    median = whole_number(quantiles[0], f"median {name}")
+    p95 = whole_number(quantiles[1], f"95th percentile {name}", low=median)
+    sigma = math.log(p95 / median) / _P95
+    if sigma > 3:
+        raise InputError(f"the {name}'s 95th percentile {p95:,} is too far from its median {median:,} to be believed")
+    return median * math.exp(sigma**2 / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class UserPlan:
+    """What N users take when every sequence is `tokens` long.
+
+    label          which length: mean, 95th percentile, maximum
+    tokens         of one sequence
+    cache_bytes    of all users together, over all GPUs of their replicas, KV heads divided
+    users_per_replica  sequences that one replica holds; None: memory sets no limit
+    replicas       copies of the model needed; None where one sequence does not fit
+    num_gpus       GPUs of all replicas, or None
+    rent_per_hour  US dollars an hour for all of them, where the GPU has a public price
+    """
+
+    label: str
+    tokens: int
+    cache_bytes: int
+    users_per_replica: int | None
+    replicas: int | None
+    num_gpus: int | None
+    rent_per_hour: float | None
+
+
+def plan_users(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[UserPlan, ...]:
+    """The scenario's layout for `num_users` at once: at the mean length, the 95th percentile and the maximum."""
+    users = whole_number(num_users, "num_users")
+    points = (("mean", lengths.mean), ("95th percentile", lengths.p95), ("maximum", lengths.maximum))
+    return tuple(_user_plan(scenario, users, label, tokens) for label, tokens in points)
+
+
+def _user_plan(scenario: Scenario, users: int, label: str, tokens: int) -> UserPlan:
+    here = scenario.with_changes(context_length=tokens, batch_size=1, shared_prefix=min(scenario.shared_prefix, tokens))
+    room = plan(here).max_batch_size
+    replicas = 1 if room is None else -(-users // room) if room else None
+    gpus = None if replicas is None else replicas * scenario.num_gpus
+    price = scenario.gpu.rent_per_hour
+    return UserPlan(
+        label=label,
+        tokens=tokens,
+        cache_bytes=scenario.tensor_parallel * _cache_of_users(here, users, replicas or 1),
+        users_per_replica=room,
+        replicas=replicas,
+        num_gpus=gpus,
+        rent_per_hour=None if gpus is None or price is None else gpus * price.usd,
+    )
+
+
+def _cache_of_users(scenario: Scenario, users: int, replicas: int) -> int:
+    """Cache bytes of one tensor-parallel rank of all replicas, users spread evenly, all stages together."""
+    low, more = divmod(users, replicas)
+    sizes = [(low + 1, more), (low, replicas - more)]
+    return sum(
+        count * usage.cache_bytes(scenario.context_length, size)
+        for usage in usages(scenario)
+        for size, count in sizes
+        if size
+    )
+
+
+# ---------------------------------------------------------------------------------------------- models x GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """The fewest GPUs of one kind for one model; `answer` is None where no tried layout fits.
+
+    reason  why there is no answer, or ""
+    """
+
+    model: str
+    gpu: str
+    answer: MemoryPlan | None
+    price: Price | None
+    reason: str = ""
+
+    @property
+    def num_gpus(self) -> int | None:
+        return None if self.answer is None else self.answer.scenario.num_gpus
+
+    @property
+    def rent_per_hour(self) -> float | None:
+        """US dollars an hour for all of them, where the GPU has a public price."""
+        if self.answer is None or self.price is None:
+            return None
+        return self.answer.scenario.num_gpus * self.price.usd
+
+
+def which_gpu(scenario: Scenario, models: Sequence[str], gpus: Sequence[str]) -> tuple[FleetRow, ...]:
+    """For each model and GPU preset the fewest GPUs that hold the scenario's context and batch."""
+    return tuple(_fleet_row(scenario, model, gpu) for model in models for gpu in gpus)
+
+
+def _fleet_row(scenario: Scenario, model: str, gpu: str) -> FleetRow:
+    settings = {name: getattr(scenario, name) for name in _CARRIED}
+    here = Scenario(model, gpu, **settings)
+    answer = fewest_gpus(here)
+    reason = "" if answer else "does not fit in any layout tried"
+    return FleetRow(here.model.id, here.gpu.id, answer, here.gpu.rent_per_hour, reason)
+
+
+_CARRIED = (
+    "context_length", "batch_size", "weight_dtype", "kv_dtype", "memory_fraction", "overhead_bytes",
+    "image_tokens", "shared_prefix", "adapter_bytes",
+)  # fmt: skip
+"""Settings that make sense for any model; KV heads and a draft model belong to one."""
+
+
+# ------------------------------------------------------------------------------------------------------- adapters
+
+ADAPTED_ROLES = ("attention_q", "attention_k", "attention_v", "attention_o", "mlp")
+
+
+def adapter_bytes(
+    model: Model, rank: int, count: int = 1, roles: Sequence[str] = ADAPTED_ROLES, tensor_parallel: int = 1
+) -> int:
+    """Bytes on one GPU of `count` LoRA adapters of `rank` in 16 bit, on all matrices of `roles`.
+
+    Each adapted matrix (rows, columns) gets A (rank, columns), copied by tensor parallelism, and B (rows, rank),
+    divided as the rows are. Raises InputError.
+    """
+    rank = whole_number(rank, "rank", high=8192)
+    count = whole_number(count, "count", low=0, high=MAX_COUNT)
+    for role in roles:
+        if role not in ROLES:
+            raise InputError(f"role is {role!r}; one of {', '.join(ROLES)} is needed")
+    values = sum(
+        times * group.count * rank * sum(group.shape_per_gpu(tensor_parallel))
+        for group, times in model.all_groups
+        if group.role in roles and group.columns > 1
+    )
+    return 2 * count * values
