@@ -1,0 +1,61 @@
+"""The lab: a tiny decoder that runs live, with caches that can be opened, checked and broken on purpose.
+
+    from kvplan import lab
+    model = lab.TinyDecoder(num_layers=2, num_attention_heads=4, num_kv_heads=2, head_dim=16, vocab_size=50)
+    lab.generate(model, [1, 2, 3, 4], max_new_tokens=30)
+    lab.check_parity(model, prompt=[1, 2, 3, 4], num_new_tokens=8).sentence
+
+Needs torch, which no other part of kvplan imports.
+"""
+
+from __future__ import annotations
+
+from kvplan.errors import LabError
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as _missing:
+    raise LabError(
+        "the lab runs a live decoder and needs torch, which is not installed: pip install -r requirements.txt"
+    ) from _missing
+
+from kvplan.lab.caches import Cache, DynamicCache, PagedCache, QuantizedCache, SlidingCache, StaticCache
+from kvplan.lab.faults import FAMILIES, FAULTS, Fault
+from kvplan.lab.generation import generate
+from kvplan.lab.kinds import CACHES, new_cache
+from kvplan.lab.model import TinyDecoder
+from kvplan.lab.parity import Gate, ParityResult, check_parity
+from kvplan.lab.reference import Uncached, uncached, uncached_generation
+from kvplan.lab.scenarios import RowDifference, Scenario
+from kvplan.lab.shape import Shape
+from kvplan.lab.variants import in_dtype, variant
+from kvplan.lab.weights import from_gpt2, from_llama
+
+__all__ = [
+    "CACHES",
+    "FAMILIES",
+    "FAULTS",
+    "Cache",
+    "DynamicCache",
+    "Fault",
+    "Gate",
+    "PagedCache",
+    "ParityResult",
+    "QuantizedCache",
+    "RowDifference",
+    "Scenario",
+    "Shape",
+    "SlidingCache",
+    "StaticCache",
+    "TinyDecoder",
+    "Uncached",
+    "check_parity",
+    "from_gpt2",
+    "from_llama",
+    "generate",
+    "in_dtype",
+    "new_cache",
+    "uncached",
+    "uncached_generation",
+    "variant",
+]

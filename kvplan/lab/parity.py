@@ -1,0 +1,281 @@
+"""Is a cached decode the same as an uncached one? A check that can fail.
+
+Two gates, and a line for decisions (r is the largest difference over eps times the largest logit; it stayed under 81 in
+float64, 77 in float32 and 3 in half precision for correct caches):
+
+    logic gate     float64: largest difference <= 1e-9 * max(1, largest logit)
+    number gate    the working dtype: largest difference <= C * eps * largest logit, C = 256 in float32, 8 in 16 bits
+    decision line  greedy tokens are safe while the largest difference is under half the smallest top-1/top-2 margin
+
+Greedy tokens are no check: most faults leave them as they were. Half precision is a weak one: an int8 cache is no worse
+than its own rounding, so the logic gate is run beside it, on a float64 copy of the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+
+from kvplan.errors import InputError
+from kvplan.lab.faults import Fault, find_fault
+from kvplan.lab.kinds import cache_kind
+from kvplan.lab.limits import DTYPES, MAX_PARITY_TOKENS, token_rows, whole_number
+from kvplan.lab.model import TinyDecoder
+from kvplan.lab.scenarios import Prompt, RowDifference, Scenario, ragged_batch, replay, scenarios, set_up
+from kvplan.lab.variants import in_dtype, variant
+
+LOGIC_BAR = 1e-9
+NUMBER_BAR = {"float32": 256, "float16": 8, "bfloat16": 8}  # C, in eps of the dtype
+USUAL_LINES = (  # constants often seen, and when they hold; they are not the verdict
+    (1e-5, "float32", "logits of about 2 and few layers; 84 float32 epsilons, not one"),
+    (1e-3, "float16", "logits of about 2 and few layers"),
+)
+MAX_GENERATIONS = 4
+MAX_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A bar and what came under or over it."""
+
+    name: str
+    dtype: str
+    max_abs_diff: float
+    max_abs_logit: float
+    bar: float
+    formula: str
+
+    @property
+    def passed(self) -> bool:
+        return self.max_abs_diff <= self.bar
+
+
+@dataclass(frozen=True)
+class UsualLine:
+    """A constant that is often used as a bar."""
+
+    value: float
+    dtype: str
+    holds_for: str
+    is_over: bool
+
+
+@dataclass(frozen=True)
+class ParityResult:
+    """The verdict of the gate of the dtype that was run, and everything behind it.
+
+    passed, max_abs_diff, max_abs_logit, bar: of `gate`. logic: the same check in float64 (`gate` itself in float64).
+    r: max_abs_diff / (eps * max_abs_logit). rows: one record for each compared row of logits.
+    """
+
+    gate: Gate
+    logic: Gate
+    rows: tuple[RowDifference, ...]
+    dtype: str
+    cache: str
+    fault: Fault | None
+    exact_shapes: bool
+    scenarios: tuple[Scenario, ...]
+    model: TinyDecoder
+    r: float
+
+    @property
+    def passed(self) -> bool:
+        return self.gate.passed
+
+    @property
+    def max_abs_diff(self) -> float:
+        return self.gate.max_abs_diff
+
+    @property
+    def max_abs_logit(self) -> float:
+        return self.gate.max_abs_logit
+
+    @property
+    def bar(self) -> float:
+        return self.gate.bar
+
+    @property
+    def bit_equal(self) -> bool:
+        """Whether every cached logit is the uncached one to the bit."""
+        return self.max_abs_diff == 0
+
+    @property
+    def tokens_equal(self) -> bool:
+        """Whether greedy decoding would have chosen the same token in every row."""
+        return self.first_divergence is None
+
+    @property
+    def first_divergence(self) -> RowDifference | None:
+        """The first row whose greedy token differs; None: all are equal."""
+        return next((row for row in self.rows if not row.same_token), None)
+
+    @property
+    def first_over_bar(self) -> RowDifference | None:
+        """The first row whose difference is over the bar."""
+        return next((row for row in self.rows if row.max_abs_diff > self.bar), None)
+
+    @property
+    def decision_line(self) -> float:
+        """Half the smallest margin between the best and the second-best logit: below it no greedy token can change."""
+        return min(row.margin for row in self.rows) / 2
+
+    @property
+    def greedy_is_safe(self) -> bool:
+        return self.max_abs_diff < self.decision_line
+
+    @property
+    def usual_lines(self) -> tuple[UsualLine, ...]:
+        return tuple(UsualLine(*line, is_over=self.max_abs_diff > line[0]) for line in USUAL_LINES)
+
+    @property
+    def exceeds_window(self) -> bool:
+        """Whether some row was longer than the model's window, so that the window was tried at all."""
+        window = self.model.shape.window
+        return window is not None and max(row.position for row in self.rows) >= window
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with its numbers."""
+        where = f"over {len(self.rows)} rows in {self.dtype}, {self.cache} cache"
+        size = f"largest difference {self.max_abs_diff:.2g} against a bar of {self.bar:.2g} ({self.gate.formula})"
+        if not self.passed:
+            return f"Cached and uncached logits differ: {size}, {where}{self._first()}."
+        verdict = "are bit-equal" if self.bit_equal else "agree"
+        return f"Cached and uncached logits {verdict}: {size}, {where}{self._but()}."
+
+    def _first(self) -> str:
+        row = self.first_over_bar
+        return "" if row is None else f", first at position {row.position} of row {row.row} ({row.phase})"
+
+    def _but(self) -> str:
+        if self.logic.passed:
+            return ""
+        return (
+            f"; but {self.dtype} cannot see it: in float64 the same cache is off by {self.logic.max_abs_diff:.2g},"
+            f" over its bar of {self.logic.bar:.2g}"
+        )
+
+    def table(self) -> pd.DataFrame:
+        """One line a compared row: scenario, generation, row, phase, position, token, differences, margin, tokens."""
+        return pd.DataFrame([{**vars(row), "same_token": row.same_token, "bar": self.bar} for row in self.rows])
+
+
+def check_parity(
+    model: TinyDecoder,
+    prompt: Any,
+    num_new_tokens: int = 8,
+    cache: str | None = None,
+    fault: str | None = None,
+    exact_shapes: bool = False,
+    rows: Any = None,
+    generations: int = 2,
+) -> ParityResult:
+    """Compare cached with uncached logits, row by row, in several scenarios.
+
+    prompt: token ids, or several rows of them. num_new_tokens: decode steps after each prompt.
+    cache: dynamic, static, paged, sliding or quantized. None: dynamic, or, with a fault, the cache, rows, positions and
+    window that show it; an explicit cache is obeyed together with the model's own positions and window, so that a fault
+    can hide. rows: the prompts of the ragged batch; None: made from the prompt. generations: how many share one cache.
+    exact_shapes: compute both sides in matrix products of one shape, and demand equality to the bit.
+    """
+    found = find_fault(fault)
+    prompts = _prompts(prompt, model, num_new_tokens)
+    whole_number("generations", generations, 1, MAX_GENERATIONS)
+    batch = _batch(rows, prompts, model, num_new_tokens, ragged=cache is None and found is not None and found.ragged)
+    if cache is None and found is not None:
+        model = _showing(model, found, len(prompts[0]) + num_new_tokens)
+    name = _cache_name(cache, found, model)
+    drops = "middle" if found is None else found.drops
+    plan = tuple(scenarios(prompts, batch, generations, drops, model.shape.vocab_size))
+    return _judge(model, name, found, num_new_tokens, exact_shapes, plan)
+
+
+def _prompts(prompt: Any, model: TinyDecoder, num_new_tokens: int) -> list[Prompt]:
+    rows = [tuple(row) for row in token_rows(prompt, model.shape.vocab_size)]
+    whole_number("the number of rows", len(rows), 1, MAX_ROWS)
+    longest = max(map(len, rows))
+    whole_number("num_new_tokens", num_new_tokens, 1, max(1, MAX_PARITY_TOKENS - longest))
+    whole_number("prompt and new tokens", longest + num_new_tokens, 2, MAX_PARITY_TOKENS)
+    return rows
+
+
+def _batch(
+    rows: Any, prompts: Sequence[Prompt], model: TinyDecoder, num_new_tokens: int, ragged: bool
+) -> Sequence[Prompt]:
+    if rows is not None:
+        return _prompts(rows, model, num_new_tokens)
+    if len(prompts) > 1 and not (ragged and len(set(map(len, prompts))) == 1):
+        return prompts
+    return ragged_batch(prompts[0], model.shape.vocab_size, longer=ragged)
+
+
+def _cache_name(cache: str | None, fault: Fault | None, model: TinyDecoder) -> str:
+    name = cache if cache is not None else "dynamic" if fault is None else fault.cache
+    cache_kind(name)
+    if name == "sliding" and model.shape.window is None:
+        raise InputError("a sliding cache needs a model with a window: TinyDecoder(window=4)")
+    return name
+
+
+def _showing(model: TinyDecoder, fault: Fault, tokens: int) -> TinyDecoder:
+    """`model`, or a variant with the positions and the window that show the fault."""
+    changes: dict[str, Any] = {}
+    if model.shape.position not in fault.positions:
+        changes["position"] = fault.positions[0]
+    if fault.needs_window and (model.shape.window is None or model.shape.window >= tokens):
+        changes["window"] = max(1, tokens // 2)
+    return variant(model, **changes) if changes else model
+
+
+def _judge(
+    model: TinyDecoder,
+    cache: str,
+    fault: Fault | None,
+    num_new_tokens: int,
+    exact: bool,
+    plan: tuple[Scenario, ...],
+) -> ParityResult:
+    rows = _measure(model, cache, fault, num_new_tokens, exact, plan)
+    dtype = model.shape.dtype
+    gate = _gate(dtype, rows, exact)
+    if dtype == "float64":
+        logic = _gate(dtype, rows, False)
+    else:
+        wide = in_dtype(model, "float64")
+        logic = _gate("float64", _measure(wide, cache, fault, num_new_tokens, False, plan), False)
+    eps = torch.finfo(DTYPES[dtype]).eps
+    r = gate.max_abs_diff / (eps * gate.max_abs_logit)
+    return ParityResult(gate, logic, rows, dtype, cache, fault, exact, plan, model, r)
+
+
+def _measure(
+    model: TinyDecoder,
+    cache: str,
+    fault: Fault | None,
+    num_new_tokens: int,
+    exact: bool,
+    plan: tuple[Scenario, ...],
+) -> tuple[RowDifference, ...]:
+    bench = set_up(model, cache, fault, num_new_tokens, capacity_of(plan, num_new_tokens), exact)
+    return tuple(row for scenario in plan for row in replay(bench, scenario).rows)
+
+
+def capacity_of(plan: Sequence[Scenario], num_new_tokens: int) -> int:
+    """Columns that no scenario outgrows, not even one that forgets to reset and writes one column late."""
+    longest = max(len(prompt) for scenario in plan for prompts in scenario.generations for prompt in prompts)
+    return max(len(scenario.generations) for scenario in plan) * (longest + num_new_tokens) + 1
+
+
+def _gate(dtype: str, rows: Sequence[RowDifference], exact: bool) -> Gate:
+    diff, logit = max(row.max_abs_diff for row in rows), max(row.max_abs_logit for row in rows)
+    if exact:
+        return Gate("exact shapes", dtype, diff, logit, 0.0, "torch.equal")
+    if dtype == "float64":
+        return Gate("logic", dtype, diff, logit, LOGIC_BAR * max(1.0, logit), "1e-9 * max(1, largest logit)")
+    bar = NUMBER_BAR[dtype] * torch.finfo(DTYPES[dtype]).eps * logit
+    return Gate("number", dtype, diff, logit, bar, f"{NUMBER_BAR[dtype]} * eps * largest logit")
