@@ -1,4 +1,4 @@
-"""Gemma 1 to 4 (text): tied embeddings, wide heads, windows in turn with full layers, shared caches, per-layer inputs."""
+"""Gemma 1 to 4 (text): tied embeddings, wide heads, windows and full layers in turn, shared caches."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _per_layer_inputs(view: ConfigView) -> _PerLayerInputs:
 
 
 def gemma3n_text(view: ConfigView) -> Parts:
-    """Gemma 3 with shared caches, per-layer inputs, several residual streams (AltUp) and low-rank residuals (LAuReL)."""
+    """Gemma 3 with shared caches, per-layer inputs, residual streams (AltUp) and low-rank residuals (LAuReL)."""
     _causal(view)
     view.pass_over("they choose streams and clip values", "altup_active_idx", "altup_coef_clip", "altup_correct_scale")
     view.pass_over("it drops values of the MLP, not weights", "activation_sparsity_pattern")

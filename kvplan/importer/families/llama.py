@@ -30,6 +30,7 @@ from kvplan.model import Layer
 
 def llama(view: ConfigView) -> Parts:
     """Biases where attention_bias and mlp_bias say so."""
+    _dismiss_training_length(view)
     view.require("bias", False, "biases of this layout are named attention_bias and mlp_bias")
     return _llama(view, attention_bias=view.flag("attention_bias", default=False))
 
@@ -51,6 +52,7 @@ def no_biases(view: ConfigView) -> None:
 
 
 def _without_biases(view: ConfigView) -> Parts:
+    _dismiss_training_length(view)
     no_biases(view)
     return _biased(view, AttentionStyle())
 
@@ -61,6 +63,10 @@ def require_square(view: ConfigView, shape: Shape) -> None:
         raise view.unsupported(f"{shape.heads} heads of {shape.head_dim} values are not hidden_size {shape.hidden}")
 
 
+def _dismiss_training_length(view: ConfigView) -> None:
+    view.dismiss("max_sequence_length", "it is the length of training; max_position_embeddings is the limit")
+
+
 def orion(view: ConfigView) -> Parts:
     """A Llama layout; the published model has LayerNorm, whose biases its configs do not show."""
     view.note("the biases of its norms (hidden_size values each) are not counted: the llama layout stands in for it")
@@ -69,7 +75,6 @@ def orion(view: ConfigView) -> Parts:
 
 def exaone(view: ConfigView) -> Parts:
     """EXAONE 3: a Llama layout under other names."""
-    view.text("activation_function", default=None)
     return _without_biases(view)
 
 
