@@ -49,6 +49,9 @@ class ScenarioPreset:
     source: str = ""
     id: str = ""
 
+    def __post_init__(self) -> None:
+        clean_name(self.name)
+
 
 # ------------------------------------------------------------------------------------------------------- library
 
