@@ -1,0 +1,139 @@
+"""Every sum shown term by term adds up to the plan's own number."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvplan.attention import (
+    CombinedCache,
+    CompressedAttention,
+    FullAttention,
+    LatentAttention,
+    NoCache,
+    RecurrentState,
+    SlidingAttention,
+)
+from kvplan.blocks import BF16, FP32, attention, embedding, gated_mlp, norm, routed_experts
+from kvplan.define import define_model
+from kvplan.explain import (
+    bytes_by_role,
+    cache_terms,
+    kinds_sentence,
+    layer_strip,
+    layer_terms,
+    layer_words,
+    overhead_terms,
+    weight_terms,
+)
+from kvplan.hardware import define_gpu
+from kvplan.model import Layer, Model
+from kvplan.plan import Scenario, plan
+from kvplan.units import GIB
+
+GPU = define_gpu(name="A GPU", usable_bytes=80 * GIB)
+
+
+def mixed_model() -> Model:
+    weights = (*attention(64, 8, 4, 16), *gated_mlp(64, 128), *norm(64, count=2))
+    experts = (*attention(64, 8, 4, 16), *routed_experts(64, 32, 8, 2), *norm(64, count=2))
+    full = Layer(FullAttention(4, 16), weights, 8)
+    window = Layer(SlidingAttention(4, 16, window=100), experts, 8)
+    both = Layer(CombinedCache((FullAttention(4, 16), RecurrentState(8, 64, FP32, 32, 4, BF16))), weights, 8)
+    latent = Layer(LatentAttention(32, 8), norm(64))
+    compressed = Layer(CompressedAttention(32, 8, 16, 4, 8, 40), norm(64))
+    layers = (full, full, window, both, latent, compressed, Layer(NoCache(), norm(64)))
+    return Model("Mixed", layers, embedding(100, 64), BF16, 64, 8, 100, 4096, True, "mixed")
+
+
+SCENARIOS = [
+    Scenario(mixed_model(), GPU, context_length=1000, batch_size=3),
+    Scenario(mixed_model(), GPU, context_length=1000, batch_size=3, tensor_parallel=4),
+    Scenario(mixed_model(), GPU, context_length=1000, batch_size=3, pipeline_parallel=3),
+    Scenario(mixed_model(), GPU, context_length=1000, batch_size=3, shared_prefix=950, image_tokens=77),
+    Scenario(mixed_model(), GPU, kv_dtype="fp8", weight_dtype="fp8", adapter_bytes=5, draft_model=mixed_model()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_terms_of_the_cache_add_up_to_the_plan(scenario: Scenario) -> None:
+    p = plan(scenario)
+    assert sum(term.bytes for term in cache_terms(p)) == p.cache_bytes
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_terms_of_the_weights_add_up_to_the_plan(scenario: Scenario) -> None:
+    p = plan(scenario)
+    assert sum(term.bytes for term in weight_terms(p)) == p.weight_bytes
+    assert sum(bytes_by_role(p).values()) == p.weight_bytes
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_terms_of_the_overhead_add_up_to_the_plan(scenario: Scenario) -> None:
+    p = plan(scenario)
+    assert sum(term.bytes for term in overhead_terms(p)) == p.overhead_bytes
+
+
+def llama() -> Model:
+    return define_model(
+        name="L", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, intermediate_size=14336,
+        vocab_size=128256,
+    )  # fmt: skip
+
+
+def test_a_full_attention_model_is_one_term_with_the_users_numbers_in_it() -> None:
+    (term,) = cache_terms(plan(Scenario(llama(), GPU, context_length=1024, batch_size=8)))
+    assert term.formula == "2 × 32 layers × 8 rows × 128 values × 2 B × 1,024 tokens × 8 sequences"
+    assert term.bytes == 2 * 32 * 8 * 128 * 2 * 1024 * 8
+
+
+def test_a_quantized_cache_row_shows_its_bytes_with_scales() -> None:
+    (term,) = cache_terms(plan(Scenario(llama(), GPU, context_length=10, batch_size=1, kv_dtype="q8_0")))
+    assert "136 B (128 values in q8_0)" in term.formula
+    assert term.bytes == 2 * 32 * 8 * 136 * 10
+
+
+def test_keys_and_values_in_different_formats_are_two_terms() -> None:
+    terms = cache_terms(plan(Scenario(llama(), GPU, context_length=10, batch_size=1, kv_dtype="q8_0/q4_0")))
+    assert [term.bytes for term in terms] == [32 * 8 * 136 * 10, 32 * 8 * 72 * 10]
+
+
+def test_a_shared_prefix_shows_what_it_saves() -> None:
+    scenario = Scenario(llama(), GPU, context_length=100, batch_size=5, shared_prefix=60)
+    assert cache_terms(plan(scenario))[-1].bytes == -4 * 60 * 131_072
+
+
+def test_tensor_parallelism_shows_the_rows_of_one_gpu_and_of_all() -> None:
+    (term,) = cache_terms(plan(Scenario(llama(), GPU, context_length=10, batch_size=1, tensor_parallel=2)))
+    assert "4 rows (of 8)" in term.formula
+
+
+def test_the_strip_names_runs_of_layers_in_order() -> None:
+    strip = layer_strip(mixed_model())
+    assert [(s.first, s.num_layers, s.label) for s in strip[:3]] == [
+        (0, 2, "full attention"), (2, 1, "sliding window"), (3, 1, "combined"),
+    ]  # fmt: skip
+    assert sum(segment.num_layers for segment in strip) == 7
+
+
+def test_kinds_are_counted_in_words() -> None:
+    assert kinds_sentence(llama()) == "32 full attention"
+
+
+def test_layer_terms_add_up_to_the_models_cache() -> None:
+    model = mixed_model()
+    total = sum(term.bytes for _, _, terms in layer_terms(model, 500, 2, "bf16") for term in terms)
+    assert total == model.cache_bytes(500, 2)
+
+
+@pytest.mark.parametrize(
+    ("cache", "words"),
+    [
+        (FullAttention(8, 128), "4,096 B a token"),
+        (SlidingAttention(8, 128, window=1024), "4,096 B a token up to 1,024"),
+        (NoCache(), "nothing"),
+        (RecurrentState(8, 64, FP32), "2,048 B of state"),
+        (CompressedAttention(512, 64, 128, 4), "1,024 B a token up to 128 + 1,024 B for every 4 tokens"),
+    ],
+)
+def test_a_layer_says_in_words_what_it_keeps(cache: FullAttention, words: str) -> None:
+    assert layer_words(cache, "bf16") == words

@@ -1,0 +1,113 @@
+"""Fewest GPUs, users with spread lengths, adapters."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kvplan.define import define_model
+from kvplan.errors import InputError
+from kvplan.fleet import (
+    Lengths,
+    adapter_bytes,
+    fewest_gpus,
+    layouts,
+    lengths_from_list,
+    lengths_from_quantiles,
+    plan_users,
+)
+from kvplan.hardware import define_gpu
+from kvplan.model import Model
+from kvplan.plan import Scenario, plan
+from kvplan.units import GIB
+
+
+def model() -> Model:
+    return define_model(
+        name="L", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, intermediate_size=14336,
+        vocab_size=128256,
+    )  # fmt: skip
+
+
+def scenario(usable_gib: int = 24, **settings: object) -> Scenario:
+    gpu = define_gpu(name="G", usable_bytes=usable_gib * GIB, node_gpus=8, rent_usd_per_hour=2.0)
+    return Scenario(model(), gpu, **{"overhead_bytes": GIB, "memory_fraction": 1.0, **settings})  # type: ignore[arg-type]
+
+
+def test_the_fewest_gpus_hold_the_scenario_and_half_as_many_do_not() -> None:
+    asked = scenario(context_length=32768, batch_size=8)  # 32 GiB of cache and 15 GiB of weights
+    found = fewest_gpus(asked)
+    assert found is not None
+    assert found.fits
+    assert found.scenario.num_gpus == 4
+    assert not plan(asked.with_changes(tensor_parallel=2)).fits
+
+
+def test_no_layout_fits_where_the_cache_is_larger_than_any_that_is_tried() -> None:
+    assert fewest_gpus(scenario(context_length=2**30, batch_size=1024)) is None
+
+
+def test_layouts_are_tried_from_few_gpus_to_many() -> None:
+    sizes = [p.scenario.num_gpus for p in layouts(scenario())]
+    assert sizes == sorted(sizes)
+    assert sizes[:5] == [1, 2, 4, 8, 16]
+
+
+def test_lengths_of_a_list_are_its_own_mean_quantile_and_maximum() -> None:
+    assert lengths_from_list(range(1, 101)) == Lengths(51, 95, 100, False, "100 given lengths")  # mean 50.5, up
+
+
+def test_a_single_length_is_mean_quantile_and_maximum() -> None:
+    found = lengths_from_list([7])
+    assert (found.mean, found.p95, found.maximum) == (7, 7, 7)
+
+
+def test_log_normal_means_follow_from_median_and_95th_percentile() -> None:
+    found = lengths_from_quantiles((1000, 4000), (200, 200), 100_000)
+    sigma = math.log(4) / 1.6448536269514722
+    assert found.mean == math.ceil(1000 * math.exp(sigma**2 / 2) + 200)
+    assert found.p95 == 4200
+    assert found.is_estimate
+
+
+def test_lengths_are_cut_at_the_longest_that_is_allowed() -> None:
+    assert lengths_from_quantiles((1000, 4000), (200, 400), 900).p95 == 900
+
+
+@pytest.mark.parametrize("bad", [[], [0], [-1], ["x"], [1.5]])
+def test_a_list_that_is_no_list_of_lengths_is_refused(bad: list[int]) -> None:
+    with pytest.raises(InputError):
+        lengths_from_list(bad)
+
+
+def test_a_percentile_below_the_median_is_refused() -> None:
+    with pytest.raises(InputError, match="95th percentile prompt"):
+        lengths_from_quantiles((100, 50), (1, 1), 1000)
+
+
+def test_users_need_as_many_replicas_as_their_sequences_fill() -> None:
+    lengths = lengths_from_list([4096])
+    rows = plan_users(scenario(), 100, lengths)
+    room = plan(scenario(context_length=4096)).max_batch_size
+    assert room == (24 * GIB - GIB - 16_060_522_496) // (4096 * 131_072)
+    assert [row.replicas for row in rows] == [-(-100 // room)] * 3
+    assert rows[0].num_gpus == rows[0].replicas
+    assert rows[0].rent_per_hour == 2.0 * rows[0].num_gpus
+    assert rows[0].cache_bytes == 100 * 4096 * 131_072
+
+
+def test_users_whose_one_sequence_does_not_fit_get_no_number_of_replicas() -> None:
+    (row, *_) = plan_users(scenario(usable_gib=16), 5, lengths_from_list([100_000]))
+    assert (row.replicas, row.num_gpus, row.rent_per_hour) == (None, None, None)
+
+
+def test_an_adapter_has_a_and_b_of_its_rank_on_each_matrix() -> None:
+    attention = (4096 + 4096) + 2 * (1024 + 4096) + (4096 + 4096)
+    mlp = 3 * (14336 + 4096)
+    assert adapter_bytes(model(), rank=16, count=3) == 3 * 2 * 16 * 32 * (attention + mlp)
+
+
+def test_an_unknown_role_for_an_adapter_is_refused() -> None:
+    with pytest.raises(InputError, match="role is 'nose'"):
+        adapter_bytes(model(), 8, roles=["nose"])
