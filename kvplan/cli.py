@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KvplanError as error:
         print(f"kvplan: {error}", file=sys.stderr)
         return WRONG_INPUT
-    except BrokenPipeError:  # the reader went away, as `| head` does
-        sys.stderr.close()
+    except BrokenPipeError:  # the reader went away, as `| head` does; what it read was right
+        sys.stdout = None  # type: ignore[assignment]  # so that closing it at exit does not complain
         return FITS
     return status
 

@@ -1,0 +1,186 @@
+"""The terminal gives the API's answers, and one sentence for a wrong input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kvplan
+from kvplan.cli import main
+from kvplan.plan import Scenario, plan
+from kvplan.sweep import sweep
+
+CONFIGS = Path(__file__).parent / "data" / "configs"
+LLAMA = str(CONFIGS / "meta-llama__Llama-3.1-8B.json")
+PLAN = ["plan", "llama-3.1-8b", "--gpu", "h100-sxm-80gb"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_a_plan_that_fits_exits_with_0_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *PLAN, "--context", "32k", "--batch", "8", "--kv-dtype", "fp8")
+    expected = plan(Scenario("llama-3.1-8b", "h100-sxm-80gb", context_length=32768, batch_size=8, kv_dtype="fp8"))
+    assert status == 0
+    assert out.startswith(expected.sentence)
+    assert f"{expected.cache_bytes:,} B" in out
+    assert err == ""
+
+
+def test_a_plan_that_does_not_fit_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "plan", "llama-3.1-70b", "--gpu", "rtx-4090-24gb")
+    assert status == 1
+    assert out.startswith("Does not fit: ")
+
+
+def test_json_holds_the_plans_own_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *PLAN, "--context", "1k", "--batch", "1", "--json")
+    found = json.loads(out)
+    assert found["cache_bytes"] == 134_217_728
+    assert found["capacity_bytes"] == sum(
+        found[name] for name in ("weight_bytes", "cache_bytes", "overhead_bytes", "free_bytes")
+    )
+
+
+def test_kv_heads_and_parallelism_reach_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *PLAN, "--context", "1k", "--batch", "1", "--kv-heads", "32", "--tp", "2", "--json")
+    assert json.loads(out)["cache_bytes"] == 512 * 2**20 // 2
+
+
+def test_the_formula_is_shown_with_its_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *PLAN, "--context", "1k", "--batch", "1", "--formula")
+    assert "2 × 32 layers × 8 rows × 128 values × 2 B × 1,024 tokens × 1 sequence = 134,217,728 B" in out
+    assert out.count("\n  - ") == 5
+
+
+def test_a_config_file_can_be_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "plan", LLAMA, "--gpu", "h100-sxm-80gb", "--context", "1k", "--batch", "1", "--json")
+    assert status == 0
+    assert json.loads(out)["cache_bytes"] == 134_217_728
+
+
+def test_a_sweep_as_csv_holds_the_rows_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(
+        capsys, "sweep", "llama-3.1-8b", "--gpu", "rtx-4090-24gb", "--context", "1k,4k", "--batch", "1..4*2",
+        "--kv-dtype", "bf16,fp8", "--csv",
+    )  # fmt: skip
+    frame = sweep(
+        Scenario("llama-3.1-8b", "rtx-4090-24gb"),
+        context_length=[1024, 4096],
+        batch_size=[1, 2, 4],
+        kv_dtype=["bf16", "fp8"],
+    )
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert status == 0
+    assert [int(row["cache_bytes"]) for row in rows] == frame["cache_bytes"].tolist()
+
+
+def test_every_model_and_gpu_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    _, models, _ = run(capsys, "models")
+    _, gpus, _ = run(capsys, "gpus", "--json")
+    assert [line.split()[0] for line in models.splitlines()] == list(kvplan.list_models())
+    assert [row["id"] for row in json.loads(gpus)] == list(kvplan.list_gpus())
+
+
+def test_show_goes_through_the_layers_with_the_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "show", "gemma-3-27b", "--context", "8k")
+    assert status == 0
+    assert out.count("\n  layer ") == 62
+    assert "min(8,192, 1,024) tokens" in out
+    assert "parameters 27,432,406,640" in out
+
+
+def test_show_reads_a_config_file(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "show", LLAMA, "--json")
+    assert status == 0
+    assert json.loads(out)["num_params"] == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan", "lama-3.1-8b", "--gpu", "h100-sxm-80gb"], "did you mean llama-3.1-8b"),
+        (["plan", "llama-3.1-8b", "--gpu", "h100"], "no GPU is called 'h100'"),
+        (["plan", "llama-3.1-8b"], "--gpu"),
+        ([*PLAN, "--context", "0"], "context_length is 0"),
+        ([*PLAN, "--context", "-5"], "context"),
+        ([*PLAN, "--context", "many"], "context is 'many'"),
+        ([*PLAN, "--context", "99999999999999"], "context"),
+        ([*PLAN, "--batch", "1.5"], "batch '1.5' is not a whole number"),
+        ([*PLAN, "--kv-dtype", "fp9"], "kv dtype"),
+        ([*PLAN, "--weight-dtype", "int4"], "int4 has many layouts"),
+        ([*PLAN, "--kv-heads", "5"], "does not divide the 32 attention heads"),
+        ([*PLAN, "--tp", "3"], "do not divide"),
+        ([*PLAN, "--pp", "99"], "32 layers"),
+        ([*PLAN, "--memory-fraction", "1.5"], "memory_fraction is 1.5"),
+        ([*PLAN, "--memory-fraction", "nan"], "memory_fraction is nan"),
+        ([*PLAN, "--memory-fraction", "x"], "memory_fraction is 'x'"),
+        ([*PLAN, "--overhead", "2 bananas"], "overhead is '2 bananas'"),
+        (["show", "/no/such/config.json"], "config.json cannot be read"),
+        (["nonsense"], "nonsense"),
+        ([], "command"),
+        (["sweep", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--context", "5..1"], "runs backwards"),
+        (["sweep", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--context", "1..4096", "--batch", "1..4096"], "rows"),
+        (["plan", "../../etc/passwd", "--gpu", "h100-sxm-80gb"], "cannot be read"),
+    ],
+)
+def test_a_wrong_input_is_one_sentence_and_status_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("kvplan: ")
+    assert words in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("cut.json", b'{"model_type": "llama", "hidden', "is not valid JSON"),
+        ("binary.json", b"\xff\xfe\x00\x01", "is not UTF-8"),
+        ("list.json", b"[1, 2]", "an object in braces is needed"),
+        ("empty.json", b"{}", "model_type"),
+        ("type.json", b'{"model_type": "llama", "hidden_size": "big"}', "hidden_size is 'big'"),
+        ("unknown.json", b'{"model_type": "llamba"}', "model_type 'llamba'"),
+        ("key.json", b'{"model_type": "llama", "torch_dtype": "bfloat16", "secret_experts": 9}', "secret_experts"),
+    ],
+)
+def test_a_broken_config_is_one_sentence_that_names_the_file_or_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, data: bytes, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    status, _, err = run(capsys, "show", str(path))
+    assert status == 2
+    assert words in err
+
+
+def test_an_absurdly_large_config_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "huge.json"
+    path.write_bytes(b" " * (8 * 2**20 + 1))
+    assert "too large" in run(capsys, "show", str(path))[2]
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kvplan", "gpus"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == len(kvplan.list_gpus())
