@@ -272,7 +272,10 @@ def _layer_cache(value: Any, place: _Place) -> LayerCache:
 
 
 def _build(made: Callable[..., Made], table: Any, place: _Place) -> Made:
-    """A dataclass from a table: every key must be a field, and every field without a default must be there."""
+    """A dataclass from a table: every key must be a field, and every field without a default must be there.
+
+    TOML has no null: where a field may be None, a missing key says so.
+    """
     found = _table(table, place)
     known = {item.name: item for item in fields(made) if item.init}  # type: ignore[arg-type]
     for key in found:
@@ -281,10 +284,12 @@ def _build(made: Callable[..., Made], table: Any, place: _Place) -> Made:
             raise place.error(
                 f"has the unknown key {shorten(key)!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )
+    values = {key: _DECODERS[str(known[key].type)](value, place.at(key)) for key, value in found.items()}
     for name, item in known.items():
         if name not in found and item.default is MISSING and item.default_factory is MISSING:
-            raise place.error(f"lacks {name!r}")
-    values = {key: _DECODERS[str(known[key].type)](value, place.at(key)) for key, value in found.items()}
+            if not str(item.type).endswith("| None"):
+                raise place.error(f"lacks {name!r}")
+            values[name] = None
     try:
         return made(**values)
     except PresetError:
