@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -38,11 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         status: int = options.run(options)
+        sys.stdout.flush()
     except KvplanError as error:
         print(f"kvplan: {error}", file=sys.stderr)
         return WRONG_INPUT
     except BrokenPipeError:  # the reader went away, as `| head` does; what it read was right
-        sys.stdout = None  # type: ignore[assignment]  # so that closing it at exit does not complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that closing it at exit is quiet
         return FITS
     return status
 
