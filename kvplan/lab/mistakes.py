@@ -24,7 +24,7 @@ class WriteOneLate(StaticCache):
     late = 0
 
     def extend(self, index: Tensor) -> Tensor:
-        self.late = int(self.length.max() > 0)  # the prompt is written well
+        self.late = int(_is_decode_step(self, index))  # the prompt is written well
         return super().extend(index)
 
     def column(self, token: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class WriteOneLate(StaticCache):
 
 class MaskOneLong(Cache):
     def extend(self, index: Tensor) -> Tensor:
-        is_decode = int(self.length.max()) > 0
+        is_decode = _is_decode_step(self, index)
         key_index = super().extend(index)
         return _next_column_too(key_index) if is_decode else key_index
 
@@ -76,7 +76,7 @@ class DecodeNotKept(Cache):
 
     def extend(self, index: Tensor) -> Tensor:
         self.forget()
-        if index.shape[1] == 1 and int(self.length.max()) > 0:
+        if _is_decode_step(self, index):
             self.before = {name: copy.deepcopy(vars(self)[name]) for name in ("layers", "index") if name in vars(self)}
         return super().extend(index)
 
@@ -218,6 +218,11 @@ class PositionsOneEarly(WrongPositions):
 class PositionsOneLate(WrongPositions):
     def count(self, length: Tensor, new: int) -> Tensor:
         return length + torch.arange(new) + (length > 0).long()
+
+
+def _is_decode_step(cache: Cache, index: Tensor) -> bool:
+    """Whether a cache that holds something is about to get one token a row."""
+    return index.shape[1] == 1 and int(cache.length.max()) > 0
 
 
 def _is_decode(index: Tensor) -> Tensor:
