@@ -8,7 +8,7 @@ from typing import Any
 
 from kvplan.attention import CompressedAttention, IndexedLatentAttention, LatentAttention, LayerCache, SlidingAttention
 from kvplan.blocks import Groups, gated_mlp, linear, norm, pinned_matrix, pinned_vector, router
-from kvplan.importer.decoder import CONTEXT_KEYS, LAYER_KEYS, MAX_LAYERS, Parts, Shape, layers_of, with_outer
+from kvplan.importer.decoder import CONTEXT_KEYS, LAYER_KEYS, MAX_LAYERS, Parts, Shape, is_null, layers_of, with_outer
 from kvplan.importer.families import Family
 from kvplan.importer.families.moe import layer_list, mixture, skip_extra_predictions
 from kvplan.importer.view import ConfigView
@@ -79,8 +79,9 @@ def read_latent(view: ConfigView, q_rank_if_absent: int) -> Latent:
 
 def nullable(view: ConfigView, name: str, absent: int) -> int | None:
     """A whole number where null has a meaning of its own: null gives None, an absent key gives `absent`."""
-    if name in view.data:
-        return view.integer(name, default=None)  # type: ignore[no-any-return]
+    stated: int | None = view.integer(name, default=None)
+    if stated is not None or is_null(view, name):
+        return stated
     view.note(f"{name} is not in the config; the class default {absent} is used")
     return absent
 
@@ -97,8 +98,8 @@ def latent_experts(view: ConfigView, hidden: int) -> Groups:
         hidden,
         width,
         experts,
-        view.integer("num_experts_per_tok"),
-        shared=width * view.integer("n_shared_experts", low=0),
+        view.integer("num_experts_per_tok", "num_experts_per_token"),
+        shared=width * view.integer("n_shared_experts", "num_shared_experts", low=0),
     )
 
 
@@ -115,7 +116,7 @@ def deepseek_v3(view: ConfigView) -> Parts:
 def _deepseek(view: ConfigView, q_rank_if_absent: int) -> Parts:
     latent = read_latent(view, q_rank_if_absent)
     shape = latent_shape(view, latent.rope)
-    _common_switches(view)
+    common_switches(view)
     dense = gated_mlp(shape.hidden, view.integer("intermediate_size"))
     moe = latent_experts(view, shape.hidden)
     common = _latent_weights(view, shape, latent)
@@ -128,7 +129,7 @@ def _deepseek(view: ConfigView, q_rank_if_absent: int) -> Parts:
     return with_outer(shape, layers, norm(shape.hidden, role="final_norm"))
 
 
-def _common_switches(view: ConfigView) -> None:
+def common_switches(view: ConfigView) -> None:
     skip_extra_predictions(view)
     view.dismiss("index_share_for_mtp_iteration", "layers that predict further tokens are not part of the decoder")
     view.require("moe_layer_freq", 1, "experts in every n-th layer are not known in this family")
@@ -199,15 +200,15 @@ def _indexed(view: ConfigView, own_indexers: Callable[[int], list[bool]], q_rank
     if latent.q_rank is None:
         raise view.error("q_lora_rank is null; the indexer of this family needs the query latent")
     shape = latent_shape(view, latent.rope)
-    _common_switches(view)
+    common_switches(view)
     layer_list(view, "layer_types", shape.num_layers, ("indexed_attention", "deepseek_sparse_attention"))
     indexed = own_indexers(shape.num_layers)
     build = _indexed_layer(view, shape, latent, latent.q_rank)
-    layers = layers_of(list(zip(indexed, _dense_layers(view, shape), strict=True)), build)
+    layers = layers_of(list(zip(indexed, dense_layers(view, shape), strict=True)), build)
     return with_outer(shape, layers, norm(shape.hidden, role="final_norm"))
 
 
-def _dense_layers(view: ConfigView, shape: Shape) -> list[bool]:
+def dense_layers(view: ConfigView, shape: Shape) -> list[bool]:
     kinds = layer_list(view, "mlp_layer_types", shape.num_layers, ("dense", "sparse"))
     first = view.integer("first_k_dense_replace", low=0)
     if kinds is not None:
@@ -245,7 +246,7 @@ V4_KINDS = {0: WINDOW, 4: OVERLAPPING, 128: HEAVY}
 
 
 def deepseek_v4(view: ConfigView) -> Parts:
-    """K = V rows in a window, and compressed rows behind them; residual streams that are mixed; hashed routing first."""
+    """K = V rows in a window, compressed rows behind them; mixed residual streams; hashed routing first."""
     view.require("attention_bias", False, "biases of this attention are not known")
     view.require("n_shared_experts", 1, "the class builds one shared expert")
     view.require("num_key_value_heads", 1, "the class keeps one row for all heads")

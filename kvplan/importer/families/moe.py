@@ -24,8 +24,8 @@ from kvplan.importer.decoder import (
     Shape,
     decoder,
     layers_of,
-    plain_gated_mlp,
     read_shape,
+    read_window,
     same_mlp,
     with_outer,
 )
@@ -214,7 +214,7 @@ def llama4_text(view: ConfigView) -> Parts:
     bias = view.flag("attention_bias")
     view.dismiss("use_qk_norm", "its norms have no weights")
     routed, chunked = _llama4_routed(view, shape), _llama4_chunked(view, shape)
-    chunk = view.integer("attention_chunk_size", default=None)
+    chunk = read_window(view, "attention_chunk_size")
     experts, width = view.integer("num_local_experts"), view.integer("intermediate_size")
     moe = mixture(
         router(shape.hidden, experts), shape.hidden, width, experts, view.integer("num_experts_per_tok"), shared=width
@@ -261,7 +261,7 @@ def _llama4_chunked(view: ConfigView, shape: Shape) -> list[bool]:
     stated = view.integers("no_rope_layers", default=[])
     if kinds is not None:
         return [kind == "chunked_attention" for kind in kinds]
-    if view.integer("attention_chunk_size", default=None) is None:
+    if read_window(view, "attention_chunk_size") is None:
         return [False] * shape.num_layers
     if stated:
         return flag_list(view, stated, "no_rope_layers", shape.num_layers)
@@ -389,7 +389,7 @@ def with_head_bias(parts: Parts, shape: Shape, bias: bool) -> Parts:
 def phimoe(view: ConfigView) -> Parts:
     """LayerNorm with bias; experts in every layer; one window for all layers, or none."""
     shape = read_shape(view)
-    window = view.integer("sliding_window", default=None)
+    window = read_window(view)
     bias = view.flag("attention_bias")
     experts = view.integer("num_local_experts")
     moe = mixture(
