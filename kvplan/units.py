@@ -122,7 +122,7 @@ def format_bytes(count: int, unit: str | None = None, decimal: bool = False) -> 
 def _three_digits(value: Fraction) -> str:
     """At least three significant digits; whole digits are never dropped."""
     size = abs(value)
-    places = 2 if size < 10 else 1 if size < 1000 else 0
+    places = 2 if size * 1000 < 9995 else 1 if size * 100 < 99995 else 0  # 9.995 rounds to 10.0
     return f"{float(value):,.{places}f}"
 
 
@@ -144,6 +144,6 @@ def format_params(count: int) -> str:
     for suffix, size in (("T", 10**12), ("B", 10**9), ("M", 10**6), ("K", 10**3)):
         if count * 2000 >= size * 1999:  # it rounds to 1.00 of this unit
             value = Fraction(count, size)
-            places = 2 if value < 10 else 1 if value < 100 else 0
+            places = 2 if value * 1000 < 9995 else 1 if value * 100 < 9995 else 0  # 9.995 rounds to 10.0
             return f"{float(value):.{places}f} {suffix}"
     return str(count)
