@@ -277,7 +277,7 @@ class IndexedLatentAttention(LayerCache):
 
     kv_lora_rank: int
     qk_rope_head_dim: int
-    index_head_dim: int | None
+    index_head_dim: int | None = None
     index_topk: int | None = None
     kind = "indexed_latent"
     label = "sparse latent attention"
@@ -349,11 +349,12 @@ class RecurrentState(LayerCache):
     conv_channels, conv_width  the convolution's last inputs, in `conv_storage`; 0 where there is none
 
     Both keep their own storage, whatever kv_dtype says: the state is often fp32 while the model is bf16.
+    None stands for the dtype of a model that does not state one: then it is the plan's kv_dtype.
     """
 
     heads: int
     head_elements: int
-    state_storage: StorageFormat
+    state_storage: StorageFormat | None
     conv_channels: int = 0
     conv_width: int = 0
     conv_storage: StorageFormat | None = None
@@ -368,17 +369,19 @@ class RecurrentState(LayerCache):
         state = StatePart("state", self.heads, self.head_elements, self.state_storage)
         if not self.conv_channels:
             return (state,)
-        storage = self.conv_storage or self.state_storage
-        return (state, StatePart("convolution", self.conv_channels, self.conv_width, storage))
+        return (state, StatePart("convolution", self.conv_channels, self.conv_width, self.conv_storage))
 
 
 @dataclass(frozen=True, slots=True)
 class ShortConvolution(LayerCache):
-    """A gated short convolution (LFM2): the last `width` inputs of each of `channels` channels."""
+    """A gated short convolution (LFM2): the last `width` inputs of each of `channels` channels.
+
+    storage  None: the plan's kv_dtype, for a model that does not state its dtype
+    """
 
     channels: int
     width: int
-    storage: StorageFormat
+    storage: StorageFormat | None
     kind = "convolution"
     label = "short convolution"
 
