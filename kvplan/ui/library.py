@@ -1,0 +1,74 @@
+"""Presets and the visitor's own models and GPUs, by id. Own ones live in the session and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import streamlit as st
+
+from kvplan.hardware import Gpu
+from kvplan.model import Model
+from kvplan.presets import list_gpus, list_models, load_gpu, load_model
+
+Thing = TypeVar("Thing")
+
+OWN = "my-"
+MAX_OWN = 50
+_MODELS, _GPUS = "own_models", "own_gpus"
+
+
+def own_models() -> dict[str, Model]:
+    """The visitor's models by id."""
+    found: dict[str, Model] = st.session_state.get(_MODELS, {})
+    return found
+
+
+def own_gpus() -> dict[str, Gpu]:
+    """The visitor's GPUs by id."""
+    found: dict[str, Gpu] = st.session_state.get(_GPUS, {})
+    return found
+
+
+def model_ids() -> list[str]:
+    """Own models first, then presets."""
+    return [*own_models(), *list_models()]
+
+
+def gpu_ids() -> list[str]:
+    """Own GPUs first, then presets."""
+    return [*own_gpus(), *list_gpus()]
+
+
+def find_model(name: str | None) -> Model:
+    """An own model or a preset. Raises UnknownNameError or PresetError."""
+    return own_models().get(name or "") or load_model(name or "")
+
+
+def find_gpu(name: str | None) -> Gpu:
+    """An own GPU or a preset. Raises UnknownNameError or PresetError."""
+    return own_gpus().get(name or "") or load_gpu(name or "")
+
+
+def keep_model(model: Model) -> str:
+    """Keep a model for this session; one of the same name is replaced. Returns its id."""
+    name = own_id(model.name)
+    st.session_state[_MODELS] = _newest({**own_models(), name: replace(model, id=name)})
+    return name
+
+
+def keep_gpu(gpu: Gpu) -> str:
+    """Keep a GPU for this session; one of the same name is replaced. Returns its id."""
+    name = own_id(gpu.name)
+    st.session_state[_GPUS] = _newest({**own_gpus(), name: replace(gpu, id=name)})
+    return name
+
+
+def _newest(things: dict[str, Thing]) -> dict[str, Thing]:
+    return dict(list(things.items())[-MAX_OWN:])
+
+
+def own_id(name: str) -> str:
+    """A preset id made of a name: `My 3B (test)` -> `my-my-3b-test`."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in name.lower())
+    return (OWN + "-".join(plain.split()))[:80].rstrip("-")

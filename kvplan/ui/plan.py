@@ -1,0 +1,117 @@
+"""Plan: will it fit, how much room is left, and why the number is what it is."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from kvplan import charts
+from kvplan.explain import (
+    ASSUMPTIONS,
+    FORMULA_LETTERS,
+    GENERAL_FORMULA,
+    Term,
+    cache_terms,
+    kinds_sentence,
+    layer_strip,
+    weight_terms,
+)
+from kvplan.plan import MemoryPlan, plan
+from kvplan.sweep import sweep
+from kvplan.ui import words
+from kvplan.ui.sidebar import current_or_stop, unit
+from kvplan.units import format_bytes, format_exact_bytes
+
+
+def show_answer(p: MemoryPlan) -> None:
+    st.header(p.sentence, divider="green" if p.fits else "red", anchor=False)
+    st.text(words.about(p.scenario))
+    words.show_warnings(p.warnings)
+
+
+def show_memory(p: MemoryPlan) -> None:
+    words.show_chart(charts.memory_bar(p, unit()), "Memory of one GPU: weights, KV cache, overhead and free", "memory")
+    if p.runtime.is_estimate:
+        st.caption(
+            f"The overhead is an estimate: typically {format_bytes(p.runtime.typical_bytes)}, "
+            f"{format_bytes(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source}). "
+            "Give your own figure under More settings."
+        )
+
+
+def show_limits(p: MemoryPlan) -> None:
+    """The limits of the plan as numbers side by side."""
+    floor = p.decode_floor_seconds
+    per_token = p.bytes_per_token
+    exact = f"{per_token:,} B" if isinstance(per_token, int) else f"{float(per_token):,.2f} B"
+    words.show_numbers(
+        [
+            words.Number(
+                "Largest batch",
+                "no limit" if p.max_batch_size is None else f"{p.max_batch_size:,}",
+                "Sequences of this context that memory holds.",
+            ),
+            words.Number(
+                "Longest context",
+                words.tokens(p.max_context_length),
+                "Tokens of each sequence that memory holds at this batch; the model's own limit is another one."
+                + ("" if p.max_context_length is None else f" Exactly {p.max_context_length:,}."),
+            ),
+            words.Number("Cache a token", exact, "What one more token of one sequence adds on each GPU."),
+            words.Number(
+                "Crossover",
+                words.tokens(p.crossover_context_length, "never"),
+                "The context from which this batch's cache is at least as large as the weights.",
+            ),
+            words.Number(
+                "Decode step, at least",
+                "unknown" if floor is None else f"{floor * 1000:,.2f} ms",
+                "A lower bound: bytes read divided by memory bandwidth. A real step takes longer.",
+            ),
+        ]
+    )
+
+
+def show_curve(p: MemoryPlan) -> None:
+    st.subheader("Cache against weights", anchor=False)
+    table = sweep(p.scenario, context_length=charts.context_values(p))
+    words.show_chart(
+        charts.cache_against_weights(p, table, unit()),
+        "Memory over context length: cache, weights, their sum with overhead, and the usable capacity",
+        "curve",
+    )
+
+
+def show_layers(p: MemoryPlan) -> None:
+    model = p.scenario.planned_model
+    st.subheader("Why: the layers", anchor=False)
+    st.text(kinds_sentence(model))
+    words.show_chart(charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip")
+
+
+def show_formula(p: MemoryPlan) -> None:
+    with st.expander("Show the formula"):
+        st.text(f"KV cache = {GENERAL_FORMULA}")
+        st.caption(", ".join(f"{letter} = {word}" for letter, word in FORMULA_LETTERS))
+        st.text(f"This plan, cache on one GPU: {format_exact_bytes(p.cache_bytes)}")
+        show_terms(cache_terms(p))
+        st.text(f"Weights on one GPU: {format_exact_bytes(p.weight_bytes)}")
+        show_terms(weight_terms(p))
+        st.text("What the cache formula takes for granted")
+        for number, sentence in enumerate(ASSUMPTIONS, 1):
+            st.text(f"{number}. {sentence}")
+
+
+def show_terms(terms: tuple[Term, ...]) -> None:
+    table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
+    table["bytes"] = [t.bytes for t in terms]
+    st.dataframe(table, hide_index=True, column_config={"bytes": st.column_config.NumberColumn(format="localized")})
+
+
+answer = plan(current_or_stop())
+show_answer(answer)
+show_memory(answer)
+show_limits(answer)
+show_curve(answer)
+show_layers(answer)
+show_formula(answer)

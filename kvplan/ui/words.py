@@ -1,0 +1,69 @@
+"""Small pieces of pages: errors and notes as plain text, numbers in a row, figures with alt text.
+
+Whatever may hold a visitor's own words goes through `st.text` or a table, which never render Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from kvplan.errors import KvplanError
+from kvplan.plan import Scenario
+from kvplan.sweep import AS_PUBLISHED
+from kvplan.units import format_tokens
+
+CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+
+
+class Number(NamedTuple):
+    """A headline number with its name, and what it means."""
+
+    label: str
+    value: str
+    help: str
+
+
+def show_error(error: KvplanError, headline: str = "This cannot be planned") -> None:
+    """An error in words: a fixed headline, and the message as plain text."""
+    st.error(headline, icon="⛔")
+    st.text(str(error))
+
+
+def show_warnings(sentences: Iterable[str]) -> None:
+    """Each sentence as plain text under one headline; nothing where there are none."""
+    found = list(sentences)
+    if found:
+        with st.container(border=True, gap="small"):
+            st.warning("Before you trust this", icon="⚠️")
+            for sentence in found:
+                st.text(sentence)
+
+
+def show_numbers(numbers: Iterable[Number]) -> None:
+    """Headline numbers side by side; they wrap on a narrow screen."""
+    with st.container(horizontal=True, gap="small"):
+        for number in numbers:
+            st.metric(number.label, number.value, help=number.help, border=True, width="content")
+
+
+def show_chart(figure: Mapping[str, Any], alt: str, key: str) -> None:
+    """A figure as wide as the page, with its text alternative."""
+    st.plotly_chart(dict(figure), width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
+
+
+def tokens(count: int | None, none: str = "no limit") -> str:
+    """A number of tokens as people say it."""
+    return none if count is None else format_tokens(count)
+
+
+def about(scenario: Scenario) -> str:
+    """The scenario in one line of plain text."""
+    gpus = f"{scenario.num_gpus} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
+    heads = "" if scenario.num_kv_heads is None else f", {scenario.num_kv_heads} KV heads"
+    return (
+        f"{scenario.model.name} on {gpus}: {scenario.batch_size:,} × {scenario.context_length:,} tokens, "
+        f"cache {scenario.kv_dtype}, weights {scenario.weight_dtype or AS_PUBLISHED}{heads}"
+    )
