@@ -139,7 +139,7 @@ def _weight_formats() -> list[StorageFormat]:
         ("fp8_block128_ue8m0", (Scale(128, 128, 1),), "1 B a value, one e8m0 byte a 128 x 128 tile", _COMPRESSED),
         ("int8_per_channel", (PER_ROW_FP32,), "1 B a value, one fp32 scale an output row", _COMPRESSED),
         ("int8_per_channel_bf16", (PER_ROW_BF16,), "1 B a value, one bf16 scale an output row", _COMPRESSED),
-        ("bnb_int8", (PER_ROW_FP32,), "1 B a value, one fp32 SCB an output row", _BNB),
+        ("bnb_int8", (PER_ROW_FP32, Scale(ALL, ALL, 1)), "1 B a value, one fp32 SCB an output row, one byte that names the layout", _BNB),
         ("mxfp8", (Scale(1, 32, 1),), "1 B a value, one e8m0 byte for 32 values", _OCP),
     ]  # fmt: skip
     four_bit: list[_Row] = [

@@ -10,6 +10,7 @@ from typing import Any
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError, nearest_names, shorten
 from kvplan.importer.families import Family, families
+from kvplan.importer.quantization import read_scheme
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
 
@@ -20,13 +21,19 @@ __all__ = ["import_config"]
 
 
 def import_config(
-    config: Mapping[str, Any] | str | Path, *, name: str | None = None, dtype: str | None = None, source: str = ""
+    config: Mapping[str, Any] | str | Path,
+    quant_config: Mapping[str, Any] | str | Path | None = None,
+    *,
+    name: str | None = None,
+    dtype: str | None = None,
+    source: str = "",
 ) -> Model:
     """The `Model` that a Hugging Face config.json describes.
 
-    config  the parsed object, or the path of the file
-    name    how to call the model; None: the config's model_type
-    dtype   the width of the published tensors where the config does not state one; never guessed
+    config        the parsed object, or the path of the file
+    quant_config  the checkpoint's hf_quant_config.json where it has one, as an object or a path
+    name          how to call the model; None: the config's model_type
+    dtype         the width of the published tensors where the config does not state one; never guessed
 
     Raises ConfigError where the config is broken, UnsupportedConfigError where no rule counts it exactly.
     """
@@ -34,6 +41,7 @@ def import_config(
     family, model_type = _family(data)
     view = ConfigView(data, defaults=family.defaults)
     stated = _dtype(view, dtype)
+    scheme = read_scheme(view, model_type, None if quant_config is None else read_config(quant_config))
     try:
         parts = family.rule(view)
     except ConfigError:
@@ -41,6 +49,7 @@ def import_config(
     except InputError as error:
         raise ConfigError(f"config.json: {error}") from None
     notes = view.finish()
+    parts = parts if scheme is None else scheme.apply(parts)
     return Model(
         name=name or model_type,
         layers=parts.layers,
@@ -86,7 +95,8 @@ def parse_config(data: bytes, where: str = "config.json") -> Mapping[str, Any]:
 
 def _family(data: Mapping[str, Any]) -> tuple[Family, str]:
     known = families()
-    model_type = data.get("model_type")
+    # The files of the mamba_ssm package say what they are only by their settings.
+    model_type = data.get("model_type") or ("mamba_ssm" if "ssm_cfg" in data else None)
     if not isinstance(model_type, str) or not model_type:
         raise ConfigError("config.json: lacks model_type, the name of the model's family")
     if model_type not in known:

@@ -281,7 +281,9 @@ def minimax_m3_vl(view: ConfigView) -> Parts:
     view.pass_over("the tower reads its own", "img_token_compression_config", "vision_feature_layer")
     vision, text = view.child("vision_config"), parts.hidden_size
     width = view.integer("projector_hidden_size", default=text)
-    merged = text * vision.child("img_token_compression_config").integer("spatial_merge_size") ** 2
+    compression = vision.child("img_token_compression_config")
+    compression.require("image_token_compression_method", "patch_merge", "only merging patches is known")
+    merged = text * compression.integer("spatial_merge_size") ** 2
     projector = (
         *towers.two_linears(vision.integer("hidden_size"), width, text),
         *towers.two_linears(merged, width, text),
@@ -290,7 +292,7 @@ def minimax_m3_vl(view: ConfigView) -> Parts:
 
 
 def language_only(key: str, text_type: str, tied: Callable[[ConfigView, ConfigView], bool], *others: str) -> Rule:
-    """The rule of a wrapper of whose towers no rule knows the sizes: the text model, and a note for each of `others`."""
+    """The rule of a wrapper whose towers no rule knows: the text model, and a note for each of `others`."""
 
     def rule(view: ConfigView) -> Parts:
         parts = language(view, key, text_type, tied)
@@ -392,6 +394,18 @@ def same_rule_as(model_type: str) -> Rule:
     return lambda view: _text_family(view, model_type).rule(view)
 
 
+def qwen3_vl_text(view: ConfigView) -> Parts:
+    """Qwen3 without windows, whose switch this class does not know."""
+    view.decide("use_sliding_window", False)
+    return _text_family(view, "qwen3").rule(view)
+
+
+def qwen3_vl_moe_text(view: ConfigView) -> Parts:
+    """Qwen3 with experts and without windows, whose switch this class does not know."""
+    view.decide("use_sliding_window", False)
+    return _text_family(view, "qwen3_moe").rule(view)
+
+
 _QWEN2_VL_TEXT = {
     "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
     "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768,
@@ -405,6 +419,18 @@ _QWEN3_VL_TEXT = {
 _GLM4V_TEXT = {
     "vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40,
     "num_attention_heads": 32, "num_key_value_heads": 2, "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+_GLM4V_MOE_TEXT = {
+    "vocab_size": 151424, "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
+    "num_attention_heads": 96, "num_key_value_heads": 8, "max_position_embeddings": 65536, "attention_bias": True,
+    "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "n_shared_experts": 1, "n_routed_experts": 128,
+    "first_k_dense_replace": 1, "use_qk_norm": False, "tie_word_embeddings": False,
+}  # fmt: skip
+_QWEN3_VL_MOE_TEXT = {
+    "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
+    "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128000, "decoder_sparse_step": 1,
+    "moe_intermediate_size": 1408, "num_experts_per_tok": 4, "num_experts": 60, "mlp_only_layers": [],
     "tie_word_embeddings": False,
 }  # fmt: skip
 
@@ -433,6 +459,8 @@ FAMILIES: dict[str, Family] = {
     "glm4v_moe": Family(own_tower("glm4v_moe_text", either_tie, towers.glm4v, towers.GLM4V_DEFAULTS), {}),
     "qwen2_vl_text": Family(same_rule_as("qwen2"), _QWEN2_VL_TEXT),
     "qwen2_5_vl_text": Family(same_rule_as("qwen2"), _QWEN2_VL_TEXT),
-    "qwen3_vl_text": Family(same_rule_as("qwen3"), _QWEN3_VL_TEXT),
+    "qwen3_vl_text": Family(qwen3_vl_text, _QWEN3_VL_TEXT),
+    "qwen3_vl_moe_text": Family(qwen3_vl_moe_text, _QWEN3_VL_MOE_TEXT),
     "glm4v_text": Family(same_rule_as("glm4"), _GLM4V_TEXT),
+    "glm4v_moe_text": Family(same_rule_as("glm4_moe"), _GLM4V_MOE_TEXT),
 }

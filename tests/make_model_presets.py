@@ -1,0 +1,73 @@
+"""Writes presets/models/ from tests/data through the importer: `python tests/make_model_presets.py`.
+
+model_presets.jsonl  which configs become presets and under which ids and names; the dtype where a config states
+                     none, and keys that are left out, each with its reason
+configs/             the published configs
+config_oracle.jsonl  where each config was read
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kvplan.importer import import_config
+from kvplan.model import Model
+from kvplan.presets import SHIPPED, save_model
+
+DATA = Path(__file__).resolve().parent / "data"
+
+Row = dict[str, Any]
+
+
+def read_rows(name: str) -> list[Row]:
+    """The rows of one file in tests/data."""
+    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+
+
+def model_rows() -> list[Model]:
+    """Every model preset, sorted by id."""
+    sources = {row["file"]: row["source"] for row in read_rows("config_oracle.jsonl")}
+    return sorted((preset(row, sources) for row in read_rows("model_presets.jsonl")), key=lambda model: model.id)
+
+
+def preset(row: Row, sources: dict[str, str]) -> Model:
+    """The preset of one row; notes say what the row adds to the config or leaves out of it."""
+    read_in = row.get("config_source") or sources[f"configs/{row['config']}.json"]
+    model = import_config(
+        config_of(row),
+        name=row["name"],
+        dtype=row.get("dtype"),
+        source=f"https://huggingface.co/{row['repo']}; config read in {read_in}",
+    )
+    return replace(model, id=row["id"], notes=(*model.notes, *_notes(row)))
+
+
+def config_of(row: Row) -> Row:
+    """The config of a row, less the keys that the row leaves out."""
+    config = json.loads((DATA / "configs" / f"{row['config']}.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in config.items() if key not in row.get("without", ())}
+
+
+def _notes(row: Row) -> list[str]:
+    notes = []
+    if "dtype" in row:
+        notes.append(f"the dtype, {row['dtype']}, is {row['dtype_reason']}")
+    if "without" in row:
+        notes.append(f"{', '.join(row['without'])} of the config is left out: {row['without_reason']}")
+    return notes
+
+
+def write_presets(directory: Path) -> list[Path]:
+    """Write every preset into `directory`. Returns the paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return [save_model(model, directory) for model in model_rows()]
+
+
+if __name__ == "__main__":
+    print(f"{len(write_presets(SHIPPED / 'models'))} presets")

@@ -1,0 +1,122 @@
+"""The model library: every preset is what the importer makes of its config, and its numbers are the oracle's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvplan.attention import LAYER_KINDS
+from kvplan.model import Model
+from kvplan.presets import SHIPPED, list_models, load_model
+from tests.make_model_presets import DATA, model_rows, read_rows, write_presets
+
+NAMED = [
+    "llama-2-7b", "llama-3.1-8b", "llama-3.1-70b", "mistral-7b-v0.1", "qwen3-8b", "qwen3-30b-a3b",
+    "qwen3-next-80b-a3b", "gemma-3-27b", "gpt-oss-20b", "gpt-oss-120b", "deepseek-v3", "falcon-7b", "gpt2",
+]  # fmt: skip
+ROWS = {row["id"]: row for row in read_rows("model_presets.jsonl")}
+ORACLE = {row["file"]: row for row in read_rows("config_oracle.jsonl")}
+MADE: dict[str, Model] = {model.id: model for model in model_rows()}
+KV_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+UNPUBLISHED_KINDS = {"sliding_latent"}
+"""Kinds of which the tests hold no published config."""
+
+
+def expectation(name: str) -> dict[str, Any]:
+    """What transformers builds; empty where the oracle has no row or no class."""
+    row = ORACLE.get(f"configs/{ROWS[name]['config']}.json", {})
+    return row.get("expected") or {}
+
+
+COMPARED = [name for name in ROWS if expectation(name)]
+
+
+def test_the_library_holds_at_least_eighty_models_and_the_named_ones() -> None:
+    assert len(ROWS) >= 80
+    assert set(NAMED) <= set(list_models())
+
+
+def test_every_kind_of_layer_stands_in_some_preset() -> None:
+    kinds = {layer.cache.kind for model in MADE.values() for layer, _ in model.layer_runs}
+    assert kinds == set(LAYER_KINDS) - UNPUBLISHED_KINDS
+
+
+def test_the_files_are_what_the_script_writes(tmp_path: Path) -> None:
+    for path in write_presets(tmp_path):
+        assert (SHIPPED / "models" / path.name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_preset_equals_the_import_of_its_config(name: str) -> None:
+    loaded, made = load_model(name), MADE[name]
+    assert loaded == made
+    assert (loaded.name, loaded.source, loaded.notes) == (made.name, made.source, made.notes)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_preset_has_the_parameters_that_transformers_builds(name: str) -> None:
+    expected, model = expectation(name), load_model(name)
+    found = {"all": model.num_params, "text": model.params_by_tower["text"]}
+    assert found[expected["params_scope"]] == expected.get("text_params", expected["n_params"])
+
+
+def held_bytes(expected: dict[str, Any], tokens: int) -> int:
+    """Cache bytes of one sequence, from the oracle's runs of equal layers."""
+    return sum(
+        run["layers"] * (min(tokens, run["window"] or tokens) * int(run["bytes_per_token"]) + int(run["fixed_bytes"]))
+        for run in expected["cache_runs"]
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in COMPARED if expectation(name).get("cache_runs_comparable", True)])
+@pytest.mark.parametrize("tokens", [1, 4096, 262144])
+def test_a_preset_keeps_the_cache_bytes_that_transformers_keeps(name: str, tokens: int) -> None:
+    expected = expectation(name)
+    if not expected["cache_runs"]:
+        pytest.skip("the oracle states no cache figure for this row")
+    found = load_model(name).cache_bytes(tokens, kv_dtype=KV_DTYPES[expected["oracle_dtype"]])
+    assert found == held_bytes(expected, tokens)
+
+
+def test_deepseek_v4_keeps_the_bytes_that_the_oracle_states_at_a_long_context() -> None:
+    expected = expectation("deepseek-v4-flash")
+    assert load_model("deepseek-v4-flash").cache_bytes(expected["long_T"]) == expected["cache_bytes_at_long_T"]
+
+
+def test_llama_3_2_vision_holds_an_image_in_every_cross_attention_layer() -> None:
+    """8 such layers of 8 KV heads x 128 in 16 bits, for 4 tiles of 32 x 32 patches and a class token each."""
+    image = 8 * 2 * 8 * 128 * 2 * 4 * (32 * 32 + 1)
+    text = 32 * 2 * 8 * 128 * 2
+    model = load_model("llama-3.2-11b-vision")
+    assert (model.cache_bytes(0), model.cache_bytes(1000)) == (image, image + 1000 * text)
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row["id"])
+def test_whatever_a_row_adds_or_leaves_out_has_a_reason(row: dict[str, Any]) -> None:
+    assert bool(row.get("dtype")) == bool(row.get("dtype_reason"))
+    assert bool(row.get("without")) == bool(row.get("without_reason"))
+    config = json.loads((DATA / "configs" / f"{row['config']}.json").read_text(encoding="utf-8"))
+    assert "dtype" not in row or not (config.get("torch_dtype") or config.get("dtype"))
+
+
+def test_ids_that_are_written_for_many_years_keep_their_models() -> None:
+    """The named presets by parameters: an id in a link must never come to mean another model."""
+    sizes = {name: load_model(name).num_params for name in NAMED}
+    assert sizes == {
+        "llama-2-7b": 6_738_415_616,
+        "llama-3.1-8b": 8_030_261_248,
+        "llama-3.1-70b": 70_553_706_496,
+        "mistral-7b-v0.1": 7_241_732_096,
+        "qwen3-8b": 8_190_735_360,
+        "qwen3-30b-a3b": 30_532_122_624,
+        "qwen3-next-80b-a3b": 79_674_391_296,
+        "gemma-3-27b": 27_432_406_640,
+        "gpt-oss-20b": 20_914_757_184,
+        "gpt-oss-120b": 116_829_156_672,
+        "deepseek-v3": 671_026_404_352,
+        "falcon-7b": 6_921_720_704,
+        "gpt2": 124_439_808,
+    }
