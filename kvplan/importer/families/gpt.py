@@ -161,11 +161,11 @@ def mpt(view: ConfigView) -> Parts:
     """ALiBi, norms without biases, no biases at all."""
     view.require("no_bias", True, "the class builds no biases")
     view.require("embedding_fraction", 1.0, "another fraction is another embedding")
+    view.require("expansion_ratio", 4, "the class builds an MLP of four times d_model")
     view.pass_over("the class builds no positions", "learned_pos_emb")
     _mpt_attention(view)
     shape = _read_old_shape(view, "max_seq_len")
-    width = view.integer("expansion_ratio") * shape.hidden
-    return decoder(shape, mlp=same_mlp(plain_mlp(shape.hidden, width)))
+    return decoder(shape, mlp=same_mlp(plain_mlp(shape.hidden, 4 * shape.hidden)))
 
 
 def _mpt_attention(view: ConfigView) -> None:
@@ -199,8 +199,8 @@ def opt(view: ConfigView) -> Parts:
         ),
         shape.heads,
     )
-    has_final_norm = view.flag("do_layer_norm_before") and not view.flag("_remove_final_layer_norm")
-    final_norm = norm(shape.hidden, bias=True, role="final_norm") if has_final_norm else ()
+    is_before, is_removed = view.flag("do_layer_norm_before"), view.flag("_remove_final_layer_norm")
+    final_norm = norm(shape.hidden, bias=True, role="final_norm") if is_before and not is_removed else ()
     projections = () if narrow == shape.hidden else _in_and_out(shape.hidden, narrow)
     return Parts(
         layers=(layer,) * shape.num_layers,
@@ -246,17 +246,24 @@ def falcon(view: ConfigView) -> Parts:
 
 def _falcon_kv_heads(view: ConfigView, shape: Shape, is_new: bool) -> int:
     stated, is_multi_query = view.integer("num_kv_heads", "n_head_kv", default=shape.heads), view.flag("multi_query")
-    if not is_new:
-        return 1 if is_multi_query else shape.heads
-    if shape.heads % stated:
-        raise view.error(f"{shape.heads} attention heads are not a multiple of {stated} num_kv_heads")
+    if not is_new and is_multi_query:
+        return 1
+    if shape.heads % stated or (not is_new and stated != shape.heads):
+        raise view.error(f"num_kv_heads is {stated}; the class cannot share them among {shape.heads} attention heads")
     return int(stated)
 
 
 def _falcon_norms(view: ConfigView, is_new: bool) -> int:
-    """Norms of a layer: two before attention and MLP or one for both, and one between where they are in sequence."""
-    before = view.integer("num_ln_in_parallel_attn", default=2 if is_new else 1)
-    return (2 if before == 2 else 1) + (not view.flag("parallel_attn"))
+    """Norms of a layer: one for attention and MLP in parallel or two, and two where they are in sequence."""
+    stated, is_parallel = (
+        view.integer("num_ln_in_parallel_attn", default=1 + is_new, high=2),
+        view.flag("parallel_attn"),
+    )
+    if not is_new and stated == 2:
+        raise view.error("num_ln_in_parallel_attn is 2; the old architecture has one norm before attention and MLP")
+    if is_new and not is_parallel:
+        raise view.error("parallel_attn is false; the new architecture has attention and MLP in parallel")
+    return int(stated) if is_parallel else 2
 
 
 def refined_web(view: ConfigView) -> Parts:
@@ -410,7 +417,7 @@ FAMILIES = {
         mpt,
         {
             "vocab_size": 50368, "d_model": 2048, "n_heads": 16, "n_layers": 24, "max_seq_len": 2048,
-            "expansion_ratio": 4, "tie_word_embeddings": True,
+            "tie_word_embeddings": True,
         },
     ),
     "opt": Family(

@@ -1,0 +1,214 @@
+"""Llama and its relatives: what a rule counts is what transformers builds, whatever the sizes and switches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvplan.errors import ConfigError, UnsupportedConfigError
+from kvplan.importer import import_config
+
+CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+
+SIZES: dict[str, Any] = {
+    "vocab_size": [96, 131],
+    "hidden_size": [48, 96],
+    "intermediate_size": [64, 72],
+    "num_hidden_layers": [1, 3, 8],
+    "num_attention_heads": [4, 12],
+    "num_key_value_heads": [1, 2, 4],
+    "max_position_embeddings": [64, "absent"],
+    "tie_word_embeddings": [True, False, "absent"],
+    "pad_token_id": [0],
+}
+MHA = {"num_key_value_heads": [2, 4, None, "absent"]}  # classes that read null as one KV head for each head
+HEAD_DIM = {"head_dim": [8, 20, "absent"]}
+BIASES = {"attention_bias": [True, False, "absent"], "mlp_bias": [True, False, "absent"]}
+ATTENTION_BIAS = {"attention_bias": [True, False, "absent"]}
+WINDOW = {"sliding_window": [5, 64, None, "absent"]}
+
+
+def some_types(config: dict[str, Any]) -> list[str]:
+    """A type for each layer, in an order that no class has by itself."""
+    return ["full_attention" if index % 3 == 1 else "sliding_attention" for index in range(config["num_hidden_layers"])]
+
+
+def square_head_dim(config: dict[str, Any]) -> int:
+    return int(config["hidden_size"] // config["num_attention_heads"])
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "llama": SIZES | MHA | HEAD_DIM | BIASES,
+    "internlm3": SIZES
+    | MHA
+    | HEAD_DIM
+    | {"bias": [True, False, "absent"], "qkv_bias": [lambda c: c.get("bias", False)]},
+    "smollm3": SIZES
+    | MHA
+    | BIASES
+    | {"use_sliding_window": [False, "absent"], "no_rope_layer_interval": [2, "absent"]},
+    "seed_oss": SIZES
+    | {"num_key_value_heads": [1, 4, None]}
+    | HEAD_DIM
+    | BIASES
+    | {"attention_out_bias": [True, False, "absent"]},
+    "ernie4_5": SIZES | MHA | HEAD_DIM | {"use_bias": [True, False, "absent"]},
+    "helium": SIZES | BIASES | {"head_dim": [square_head_dim]},
+    "apertus": SIZES | MHA | HEAD_DIM | ATTENTION_BIAS,
+    "granite": SIZES | MHA | HEAD_DIM | BIASES,
+    "mistral": SIZES | HEAD_DIM | WINDOW,
+    "ministral": SIZES | {"head_dim": [8, 20], "sliding_window": [5, "absent"], "layer_types": [some_types, "absent"]},
+    "ministral3": SIZES | HEAD_DIM | WINDOW,
+    "mixtral": SIZES | HEAD_DIM | WINDOW | {"num_local_experts": [3, "absent"], "num_experts_per_tok": [1, "absent"]},
+    "granitemoe": SIZES
+    | MHA
+    | ATTENTION_BIAS
+    | {"num_local_experts": [4, "absent"], "num_experts_per_tok": [1, "absent"]},
+    "granitemoeshared": SIZES
+    | MHA
+    | ATTENTION_BIAS
+    | {"num_local_experts": [4], "num_experts_per_tok": [2], "shared_intermediate_size": [0, 24, "absent"]},
+    "olmo": SIZES | MHA | ATTENTION_BIAS,
+    "olmo2": SIZES | MHA | HEAD_DIM | ATTENTION_BIAS,
+    "olmo3": SIZES
+    | MHA
+    | HEAD_DIM
+    | ATTENTION_BIAS
+    | {"sliding_window": [5], "layer_types": [some_types, None, "absent"]},
+    "olmoe": SIZES | MHA | ATTENTION_BIAS | {"num_experts": [4, "absent"], "num_experts_per_tok": [2]},
+    "cohere": SIZES | MHA | HEAD_DIM | ATTENTION_BIAS | {"use_qk_norm": [True, False, "absent"]},
+    "cohere2": SIZES
+    | MHA
+    | ATTENTION_BIAS
+    | {
+        "sliding_window": [5, "absent"],
+        "layer_types": [some_types, "absent", None],
+        "sliding_window_pattern": [2, "absent"],
+    },
+    "exaone4": SIZES
+    | HEAD_DIM
+    | {"sliding_window": [5, "absent"], "layer_types": [some_types, None], "sliding_window_pattern": [3, "absent"]},
+    "stablelm": SIZES
+    | {"hidden_size": [96]}  # a quarter of each head is rotated, in pairs
+    | {name: [True, False, "absent"] for name in ("use_qkv_bias", "qk_layernorm", "use_parallel_residual")},
+    "starcoder2": SIZES | HEAD_DIM | WINDOW | {"use_bias": [True, False, "absent"]},
+    "nemotron": SIZES | HEAD_DIM | BIASES,
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(
+    family: str, seed: int, assert_counted: Callable[..., None]
+) -> None:
+    assert_counted({"model_type": [family]} | FAMILIES[family], seed)
+
+
+def published(name: str, **changes: Any) -> dict[str, Any]:
+    return {**json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")), **changes}
+
+
+def test_an_absent_sliding_window_of_mistral_is_the_class_default_and_noted() -> None:
+    config = published("mistralai__Mistral-7B-v0.1")
+    del config["sliding_window"]
+    model = import_config(config)
+    # 32 layers, K and V of 8 heads of 128 values at 2 bytes, 4,096 tokens at most
+    assert model.cache_bytes(10**6) == 32 * 2 * 8 * 128 * 2 * 4096
+    assert any("sliding_window" in note for note in model.notes)
+
+
+def test_a_null_sliding_window_of_mistral_means_full_attention() -> None:
+    model = import_config(published("mistralai__Mistral-7B-v0.1", sliding_window=None))
+    assert model.cache_bytes(10**6) == 32 * 2 * 8 * 128 * 2 * 10**6
+
+
+def test_null_kv_heads_mean_one_for_each_head_where_absent_ones_are_the_class_default() -> None:
+    config = published("mistralai__Mistral-7B-v0.1", num_key_value_heads=None)
+    assert import_config(config).num_kv_heads == 32
+    del config["num_key_value_heads"]
+    assert import_config(config).num_kv_heads == 8
+
+
+@pytest.mark.parametrize("name", ["meta-llama__Llama-3.1-8B", "mistralai__Mixtral-8x7B-Instruct-v0.1"])
+def test_changing_the_kv_heads_of_a_model_equals_importing_the_changed_config(name: str) -> None:
+    assert import_config(published(name)).with_kv_heads(2) == import_config(published(name, num_key_value_heads=2))
+
+
+def test_a_token_of_mixtral_reads_two_of_eight_experts() -> None:
+    model = import_config(published("mistralai__Mixtral-8x7B-Instruct-v0.1"))
+    # 6 experts of 3 matrices of 14,336 x 4,096 in each of 32 layers rest
+    assert model.num_params - model.num_active_params == 32 * 6 * 3 * 14336 * 4096
+
+
+def test_two_gpus_halve_all_of_llama_but_its_norms() -> None:
+    model = import_config(published("meta-llama__Llama-3.1-8B"))
+    norms = (2 * 32 + 1) * 4096 * 2
+    assert 2 * model.weight_bytes(tensor_parallel=2) == model.weight_bytes() + norms
+
+
+def test_biases_that_the_class_does_not_have_are_refused() -> None:
+    with pytest.raises(UnsupportedConfigError, match="attention_bias is True"):
+        import_config(published("mistralai__Mistral-7B-v0.1", attention_bias=True))
+
+
+def test_window_layers_without_a_window_are_refused() -> None:
+    with pytest.raises(ConfigError, match="sliding_window is absent, but some layers have one"):
+        import_config(published("mistralai__Mistral-7B-v0.1", model_type="olmo3", sliding_window=None))
+
+
+def test_a_type_for_each_layer_is_needed() -> None:
+    with pytest.raises(ConfigError, match="layer_types has 1 entries; 32, one for each layer, are needed"):
+        import_config(published("mistralai__Mistral-7B-v0.1", model_type="ministral", layer_types=["full_attention"]))
+
+
+def test_a_pattern_of_letters_is_read_like_its_length() -> None:
+    sizes = {"model_type": "exaone4", "num_hidden_layers": 8, "sliding_window": 16}
+    model = import_config(sizes | {"sliding_window_pattern": "LLLG"})
+    assert model == import_config(sizes | {"sliding_window_pattern": 4})
+    assert [layer.cache.kind for layer in model.layers] == 2 * (3 * ["sliding"] + ["full"])
+
+
+@pytest.mark.parametrize("pattern", ["LGLG", "G", "", "LLLL"])
+def test_another_pattern_of_letters_is_refused_unless_all_layers_are_full(pattern: str) -> None:
+    sizes = {"model_type": "exaone4", "num_hidden_layers": 4, "sliding_window": 16, "sliding_window_pattern": pattern}
+    if pattern == "G":
+        assert {layer.cache.kind for layer in import_config(sizes).layers} == {"full"}
+    else:
+        with pytest.raises(UnsupportedConfigError, match="sliding_window_pattern"):
+            import_config(sizes)
+
+
+def test_layers_of_nemotron_nas_without_attention_keep_nothing() -> None:
+    model = import_config(published("nvidia__Llama-3_3-Nemotron-Super-49B-v1"))
+    kinds = [layer.cache.kind for layer in model.layers]
+    assert (kinds.count("full"), kinds.count("none")) == (49, 31)
+    # 49 layers, K and V of 64 / 8 heads of 128 values at 2 bytes
+    assert model.cache_bytes_per_token() == 49 * 2 * 8 * 128 * 2
+
+
+def test_a_linear_layer_in_the_place_of_attention_or_mlp_is_counted() -> None:
+    config = published("nvidia__Llama-3_3-Nemotron-Super-49B-v1")
+    before = import_config(config).num_params
+    for part in config["block_configs"][0].values():
+        part["replace_with_linear"] = True
+    # q and o of 64 heads, k and v of 8 heads; an MLP of 14,336; two matrices of 8,192 x 8,192 instead
+    attention, mlp = 2 * 8192 * (64 + 8) * 128, 3 * 8192 * 14336
+    assert import_config(config).num_params == before - attention - mlp + 2 * 8192 * 8192
+
+
+def test_windows_of_nemotron_nas_are_refused() -> None:
+    config = published("nvidia__Llama-3_3-Nemotron-Super-49B-v1")
+    config["block_configs"][0]["attention"]["window_length"] = 1024
+    with pytest.raises(UnsupportedConfigError, match=r"block_configs\[0\] attention: window_length is 1024"):
+        import_config(config)
+
+
+def test_a_key_inside_a_block_that_nobody_knows_is_refused() -> None:
+    config = published("nvidia__Llama-3_3-Nemotron-Super-49B-v1")
+    config["block_configs"][2]["ffn"]["moe"] = {"num_local_experts": 8}
+    with pytest.raises(UnsupportedConfigError, match=r"block_configs\[2\] ffn.moe"):
+        import_config(config)
