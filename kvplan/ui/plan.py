@@ -26,6 +26,10 @@ from kvplan.units import format_bytes, format_exact_bytes
 def show_answer(p: MemoryPlan) -> None:
     st.header(p.sentence, divider="green" if p.fits else "red", anchor=False)
     st.text(words.about(p.scenario))
+    lesson = st.session_state.pop("lesson", None)
+    if lesson is not None:
+        st.info("What this example teaches", icon="💡")
+        st.text(lesson)
     words.show_warnings(p.warnings)
 
 

@@ -88,7 +88,7 @@ def _adapter_calculator() -> None:
     with st.container(horizontal=True):
         st.number_input("LoRA rank", 1, 8192, 16, key="lora_rank", width=110)
         st.number_input("Adapters", 1, 2**20, 1, key="lora_count", width=110)
-    st.button("Fill in the bytes of these adapters", on_click=_fill_in_adapters)
+    st.button("Fill in the bytes of these adapters", key="fill_adapters", on_click=_fill_in_adapters)
 
 
 def _fill_in_adapters() -> None:
@@ -125,9 +125,13 @@ def _complain(slots: Mapping[str, Any]) -> None:
     try:
         current()
     except KvplanError as error:
-        named = [slot for key, slot in slots.items() if FIELDS[key].setting in str(error)]
+        named = [slot for key, slot in slots.items() if _names(str(error), FIELDS[key].setting)]
         if named:
             _complain_in(named[0], error)
+
+
+def _names(message: str, setting: str) -> bool:
+    return setting in message or setting.replace("_", " ") in message
 
 
 def _complain_in(slot: Any, error: KvplanError) -> None:

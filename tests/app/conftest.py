@@ -1,0 +1,81 @@
+"""The app without a browser: pages, widgets and figures through Streamlit's own test runner."""
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class App:
+    """The app of one visitor."""
+
+    def __init__(self, **address):
+        self.run = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        for key, text in address.items():
+            self.run.query_params[key] = text
+        self.run.run()
+        self.check()
+
+    def check(self):
+        assert not self.run.exception, self.run.exception[0].stack_trace
+
+    def go(self, page):
+        self.run.switch_page(f"kvplan/ui/{page}.py").run()
+        self.check()
+
+    def set(self, **values):
+        """Give widgets values by key, then let the page run once."""
+        for key, value in values.items():
+            self._widget(key).set_value(value)
+        self.run.run()
+        self.check()
+
+    def _widget(self, key):
+        return next(
+            widget
+            for kind in WIDGETS
+            for widget in self.run.get(kind)
+            if getattr(widget, "key", None) == key
+        )
+
+    def click(self, key):
+        next(button for button in self.run.get("button") if button.key == key).click().run()
+        self.check()
+
+    def value(self, key):
+        return self.run.session_state[key]
+
+    def heading(self):
+        return self.run.header[0].value
+
+    def texts(self):
+        return [text.value for text in self.run.text]
+
+    def errors(self):
+        return [error.value for error in self.run.error]
+
+    def metric(self, label):
+        return next(metric.value for metric in self.run.metric if metric.label == label)
+
+    def figure(self, alt):
+        """The figure whose text alternative starts with `alt`."""
+        charts = [chart.proto for chart in self.run.get("plotly_chart")]
+        return json.loads(next(chart.spec for chart in charts if chart.alt.startswith(alt)))
+
+    def tables(self):
+        return [table.value for table in self.run.dataframe]
+
+
+WIDGETS = (
+    "selectbox", "number_input", "text_input", "text_area", "segmented_control", "button_group", "multiselect", "radio",
+    "checkbox", "toggle", "pills",
+)  # fmt: skip
+
+
+@pytest.fixture
+def app():
+    """A function that opens the app: `app(ctx="32k")`."""
+    return App

@@ -1,0 +1,171 @@
+"""The Plan page: the answer, its parts, and what goes wrong."""
+
+import pytest
+
+import kvplan
+from kvplan.explain import ASSUMPTIONS, cache_terms, weight_terms
+from kvplan.ui.fields import FIELDS
+
+LLAMA = ("llama-3.1-8b", "h100-sxm-80gb")
+
+
+def planned(**settings):
+    return kvplan.plan(kvplan.Scenario(*LLAMA, **settings))
+
+
+def sizes(figure):
+    return [trace["customdata"][0][0] for trace in figure["data"]]
+
+
+def test_the_page_opens_with_the_plan_of_every_default(app):
+    assert app().heading() == planned().sentence
+
+
+def test_the_bars_segments_add_up_to_the_capacity(app):
+    assert sum(sizes(app().figure("Memory of one GPU"))) == planned().capacity_bytes
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "setting"),
+    [
+        ("ctx", "32k", {"context_length": 32768}),
+        ("batch", 3, {"batch_size": 3}),
+        ("kv", "fp8", {"kv_dtype": "fp8"}),
+        ("weights", "int8_per_channel", {"weight_dtype": "int8_per_channel"}),
+        ("heads", "4", {"num_kv_heads": 4}),
+        ("tp", "2", {"tensor_parallel": 2}),
+        ("pp", 2, {"pipeline_parallel": 2}),
+        ("fraction", 0.8, {"memory_fraction": 0.8}),
+        ("overhead", "3GiB", {"overhead_bytes": 3 * 2**30}),
+        ("images", "576", {"image_tokens": 576}),
+        ("prefix", "1k", {"shared_prefix": 1024}),
+        ("adapters", "300MiB", {"adapter_bytes": 300 * 2**20}),
+        ("draft", "llama-3.1-8b", {"draft_model": "llama-3.1-8b"}),
+    ],
+)
+def test_each_widget_changes_its_setting(app, key, value, setting):
+    page = app()
+    page.set(**{key: value})
+    plan = planned(**setting)
+    assert page.heading() == plan.sentence
+    parts = sizes(page.figure("Memory of one GPU"))
+    assert sum(parts) == max(plan.capacity_bytes, plan.total_bytes)
+
+
+def test_the_widgets_above_are_all_fields_but_model_and_gpu():
+    covered = {"ctx", "batch", "kv", "weights", "heads", "tp", "pp", "fraction", "overhead", "images", "prefix"}
+    assert set(FIELDS) == covered | {"adapters", "draft", "model", "gpu"}
+
+
+def test_model_and_gpu_are_the_chosen_presets(app):
+    page = app(model="llama-3.1-70b", gpu="a100-sxm-80gb")
+    assert page.heading() == kvplan.plan(kvplan.Scenario("llama-3.1-70b", "a100-sxm-80gb")).sentence
+
+
+def test_another_model_brings_its_own_kv_heads(app):
+    page = app(heads="4")
+    page.set(model="llama-3.1-70b")
+    assert page.value("heads") == "as trained"
+
+
+def test_the_limits_stand_in_the_row_of_numbers(app):
+    page, plan = app(), planned()
+    assert page.metric("Largest batch") == str(plan.max_batch_size)
+    assert page.metric("Longest context") == f"{plan.max_context_length:,}"
+    assert page.metric("Crossover") == f"{plan.crossover_context_length:,}"
+    assert page.metric("Cache a token") == "131,072 B"
+    assert page.metric("Decode step, at least") == f"{plan.decode_floor_seconds * 1000:,.2f} ms"
+
+
+def test_the_formula_shows_terms_that_add_up_and_its_five_assumptions(app):
+    page, plan = app(), planned()
+    cache, weights = page.tables()[-2:]
+    assert cache["bytes"].sum() == plan.cache_bytes == sum(term.bytes for term in cache_terms(plan))
+    assert weights["bytes"].sum() == plan.weight_bytes == sum(term.bytes for term in weight_terms(plan))
+    assert [text[3:] for text in page.texts()[-5:]] == list(ASSUMPTIONS)
+
+
+def test_an_estimated_overhead_says_so_with_spread_and_source(app):
+    page = app()
+    assert any("estimate" in caption.value and "90th percentile" in caption.value for caption in page.run.caption)
+    page.set(overhead="2GiB")
+    assert not any("estimate" in caption.value for caption in page.run.caption)
+
+
+def test_a_context_beyond_the_models_limit_is_planned_with_a_warning(app):
+    page = app(ctx="256k")
+    assert page.heading() == planned(context_length=2**18).sentence
+    assert planned(context_length=2**18).warnings[0] in page.texts()
+
+
+def test_the_unit_can_be_switched_to_decimal(app):
+    page = app()
+    page.set(unit="GB")
+    assert page.figure("Memory of one GPU")["layout"]["xaxis"]["title"]["text"] == "GB"
+
+
+def test_a_versioned_link_sets_every_field(app):
+    scenario = kvplan.Scenario(
+        "llama-3.1-70b", "a100-sxm-80gb", context_length=50_000, batch_size=3, weight_dtype="fp8_per_tensor",
+        kv_dtype="fp8", num_kv_heads=4, tensor_parallel=4, memory_fraction=0.85, overhead_bytes=3 * 2**30,
+        image_tokens=100, shared_prefix=500, adapter_bytes=1000, draft_model="llama-3.1-8b",
+    )  # fmt: skip
+    page = app(**kvplan.share.to_fields(scenario))
+    assert page.heading() == kvplan.plan(scenario).sentence
+    assert page.value("ctx") == "50000"
+
+
+def test_a_link_that_cannot_be_read_is_said_once_and_the_usual_start_stands(app):
+    page = app(v="1", model="no-such-model", gpu="h100-sxm-80gb")
+    assert page.heading() == planned().sentence
+    assert any("no-such-model" in text for text in page.texts())
+    page.run.run()
+    assert not any("no-such-model" in text for text in page.texts())
+
+
+def test_an_address_part_that_is_not_understood_is_named(app):
+    page = app(batch="many", model="nonsense")
+    assert page.heading() == planned().sentence
+    assert "batch=many, model=nonsense" in page.texts()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"ctx": "lots"},
+        {"ctx": "0"},
+        {"kv": "bf17"},
+        {"weights": "int4"},
+        {"tp": "3"},
+        {"heads": "5"},
+        {"overhead": "much"},
+        {"prefix": "1m"},
+        {"adapters": "-1"},
+        {"kv": "![](https://example.org/p.png)"},
+    ],
+)
+def test_what_cannot_be_planned_is_a_sentence_beside_its_cause_and_no_traceback(app, address):
+    page = app(**address)
+    assert page.errors() == ["This cannot be planned", "Not possible"]
+    assert not page.run.header
+    below = [element.key or element.type for element in page.run.sidebar if element.type != "flex_container"]
+    (key,) = address
+    assert below[below.index(key) + 1 : below.index(key) + 3] == ["error", "text"]
+
+
+def test_an_example_fills_in_the_whole_scenario(app):
+    name = kvplan.list_scenarios()[0]
+    page = app(ctx="64k")
+    page.set(example=name)
+    fields = dict(kvplan.load_scenario(name).fields)
+    assert page.heading() == kvplan.plan(kvplan.Scenario(**fields)).sentence
+    assert kvplan.load_scenario(name).lesson in page.texts()
+
+
+def test_the_adapter_calculator_fills_in_its_bytes(app):
+    page = app()
+    page.set(lora_rank=8, lora_count=3)
+    page.click("fill_adapters")
+    from kvplan.fleet import adapter_bytes
+
+    assert page.value("adapters") == str(adapter_bytes(kvplan.load_model("llama-3.1-8b"), 8, 3))
