@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from kvplan.dtypes import kv_dtype
@@ -43,14 +44,31 @@ def build(config: Mapping[str, Any], device: str = "meta") -> Held:
     settings = AutoConfig.for_model(**config)
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16, attn_implementation="eager").eval()
-        cache = DynamicCache(config=settings)
+        cache = None if model.config.model_type == "minimax" else DynamicCache(config=settings)
         with torch.no_grad():
-            model(input_ids=torch.zeros((1, TOKENS), dtype=torch.int64), cache=cache, use_cache=True)
+            output = model(input_ids=torch.zeros((1, TOKENS), dtype=torch.int64), cache=cache, use_cache=True)
+    held = output.past_key_values
     return Held(
         by_width(model),
-        [sum(tensor.nbytes for tensor in tensors(layer)) for layer in cache.layers],
-        [getattr(layer, "sliding_window", None) for layer in cache.layers],
+        [sum(tensor.nbytes for tensor in tensors(layer)) for layer in cache_layers(held)],
+        [getattr(layer, "sliding_window", None) for layer in cache_layers(held)],
     )
+
+
+def cache_layers(cache: Any) -> list[Any]:
+    """The layers of a cache; MiniMax keeps the states of its linear layers in a list beside them."""
+    states = getattr(cache, "linear_cache", [])
+    return [
+        layer if isinstance(state, list) else LinearState(state)
+        for layer, state in zip_longest(cache.layers, states, fillvalue=[])
+    ]
+
+
+@dataclass(frozen=True)
+class LinearState:
+    """The state of a linear layer of MiniMax."""
+
+    state: Any
 
 
 def by_width(model: Any) -> dict[int, int]:

@@ -69,14 +69,18 @@ def model_dtype(view: ConfigView) -> StorageFormat | None:
 
 
 def block_kinds(view: ConfigView, names: Sequence[str], num_layers: int, known: Sequence[str]) -> list[str] | None:
-    """The kind of each layer under the first of `names` that is there, by today's names, or None."""
-    for name in names:
-        found = layer_list(view, name, num_layers, (*known, *OLD_NAMES))
-        if found is not None:
-            for other in names:
-                layer_list(view, other, num_layers, (*known, *OLD_NAMES))
-            return [OLD_NAMES.get(kind, kind) for kind in found]
-    return None
+    """The kind of each layer under one of `names`, by today's names, or None. Raises ConfigError."""
+    found: list[str] | None = view.texts(*names, default=None, choices=(*known, *OLD_NAMES))
+    if found is None:
+        return None
+    if len(found) != num_layers:
+        raise view.error(f"{names[0]} has {len(found)} entries for {num_layers} layers")
+    return [OLD_NAMES.get(kind, kind) for kind in found]
+
+
+def require_own_head(view: ConfigView) -> None:
+    """Refuse a tied head, which the class does not build whatever the config says."""
+    view.require("tie_word_embeddings", False, "the class builds a head of its own")
 
 
 def automatic(view: ConfigView, name: str, value: int) -> int:
@@ -427,6 +431,7 @@ def nemotron_h(view: ConfigView) -> Parts:
 
 
 def _nemotron_switches(view: ConfigView) -> None:
+    require_own_head(view)
     skip_extra_predictions(view)
     for key in ("mtp_hybrid_override_pattern", "mtp_layers_block_type"):
         view.dismiss(key, "layers that predict further tokens are not part of the decoder")
@@ -669,11 +674,11 @@ def _lfm2_width(view: ConfigView) -> int:
     width = view.integer("intermediate_size")
     width = view.integer("block_ff_dim", default=width)
     multiple = view.integer("block_multiple_of")
-    multiplier = 0 if is_null(view, "block_ffn_dim_multiplier") else view.number("block_ffn_dim_multiplier")
+    multiplier = view.number("block_ffn_dim_multiplier")
     if not view.flag("block_auto_adjust_ff_dim"):
         return int(width)
     width = int(2 * width / 3)
-    return -(-int(multiplier * width) // multiple) * multiple if multiplier else width
+    return -(-int(multiplier * width) // multiple) * multiple
 
 
 def lfm2_moe(view: ConfigView) -> Parts:
@@ -798,6 +803,7 @@ def _rg_lru(hidden: int, width: int, heads: int, kernel: int) -> Groups:
 
 def zamba(view: ConfigView) -> Parts:
     """Mamba in every layer; some first run one shared transformer, each with a cache and a projection of its own."""
+    view.require("tie_word_embeddings", True, "without it the class keeps a transformer for each layer that runs it")
     shape = _zamba_shape(view)
     view.pass_over(
         "layers_block_type, where it is there, says it layer by layer", "attn_layer_period", "attn_layer_offset"
@@ -890,6 +896,7 @@ class KimiDelta:
 
 def kimi_linear(view: ConfigView) -> Parts:
     """Kimi delta attention, latent attention where `full_attn_layers` (counted from 1) says so; experts."""
+    require_own_head(view)
     latent = _optional_query_latent(view)
     shape = latent_shape(view, latent.rope)
     settings = ConfigView(view.mapping("linear_attn_config", default={}), f"{view.where} linear_attn_config")
@@ -934,6 +941,7 @@ def _kimi_kinds(view: ConfigView, settings: ConfigView, num_layers: int) -> list
 
 def bailing_hybrid(view: ConfigView) -> Parts:
     """Kimi delta attention with one latent layer in every `layer_group_size`; filter and decay stay float32."""
+    require_own_head(view)
     latent = _optional_query_latent(view)
     width = view.integer("head_dim")
     shape = latent_shape(view, latent.rope)
