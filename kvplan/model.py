@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from kvplan.attention import CacheCurve, LayerCache, add_up, one_kv_head_count, require_kv_head_axis, rows_per_gpu
 from kvplan.dtypes import KvDtype, StorageFormat, weight_format
 from kvplan.dtypes import kv_dtype as as_kv_dtype
-from kvplan.errors import DtypeError, InputError, ParallelError
+from kvplan.errors import DtypeError, InputError, ParallelError, quoted
 from kvplan.units import whole_number
 
 Split = Literal["copied", "rows", "columns", "kv_heads"]
@@ -95,7 +95,7 @@ class WeightGroup:
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
-            raise InputError(f"weight role is {self.role!r}; one of {', '.join(ROLES)} is needed")
+            raise InputError(f"weight role is {quoted(self.role)}; one of {', '.join(ROLES)} is needed")
         if min(self.rows, self.columns, self.count) < 1 or not 1 <= self.num_active <= self.count:
             raise InputError(
                 f"{ROLES[self.role].label} of {self.rows} x {self.columns}, {self.count} times with {self.active} "

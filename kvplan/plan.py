@@ -286,8 +286,10 @@ class MemoryPlan:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether any part is an estimate: the overhead, the GPU's usable total, or the model."""
-        return self.runtime.is_estimate or self.scenario.gpu.is_estimate or self.scenario.model.is_estimate
+        """Whether any part is an estimate: the overhead, the GPU's usable total, the model or its draft."""
+        scenario, draft = self.scenario, self.scenario.draft_model
+        guessed = scenario.model.is_estimate or (draft is not None and draft.is_estimate)
+        return guessed or self.runtime.is_estimate or scenario.gpu.is_estimate
 
     @property
     def bytes_per_token(self) -> int | Fraction:
