@@ -1,0 +1,77 @@
+"""GPUs of the user's own, and what no GPU can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvplan.errors import InputError
+from kvplan.hardware import Price, define_gpu, label_gib, usual_usable_bytes
+from kvplan.units import GIB, MIB, TIB
+
+
+def test_a_gpu_of_ones_own_is_what_was_given() -> None:
+    gpu = define_gpu(
+        name="Mine", usable_bytes=23 * GIB, bandwidth=936 * 10**9, label_bytes=24 * GIB, rent_usd_per_hour=0.5
+    )
+    assert gpu.usable_bytes == 23 * GIB
+    assert gpu.usable_range == (23 * GIB, 23 * GIB)
+    assert not gpu.is_estimate
+    assert label_gib(gpu) == 24
+    assert gpu.rent_per_hour == Price("rent", 0.5, "", "given by the user")
+    assert gpu.list_price is None
+
+
+def test_what_is_not_given_is_not_known() -> None:
+    gpu = define_gpu(name="Mine", usable_bytes=GIB)
+    assert (gpu.bandwidth, gpu.label_bytes, gpu.driver_bytes, gpu.node_gpus, gpu.rent_per_hour) == (None,) * 5
+    assert label_gib(gpu) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"usable_bytes": 0},
+        {"usable_bytes": -GIB},
+        {"usable_bytes": 24},
+        {"usable_bytes": 17 * TIB},
+        {"usable_bytes": 24.0},
+        {"usable_bytes": "24GiB"},
+        {"bandwidth": 0},
+        {"bandwidth": 1e12},
+        {"bandwidth": 10**16},
+        {"label_bytes": 0},
+        {"driver_bytes": -1},
+        {"node_gpus": 0},
+        {"node_gpus": 5000},
+        {"usable_bytes": True},
+    ],
+)
+def test_an_absurd_gpu_is_refused(settings: dict[str, Any]) -> None:
+    name = next(iter(settings))
+    with pytest.raises(InputError, match=f"{name} is .*; (it must be from|a whole number is needed)"):
+        define_gpu(**{"name": "Mine", "usable_bytes": GIB, **settings})
+
+
+@pytest.mark.parametrize("usd", [0, -1, float("nan"), float("inf"), 10_001, "1", True])
+def test_an_absurd_price_is_refused(usd: Any) -> None:
+    with pytest.raises(InputError, match=r"rent_usd_per_hour is .*; give US dollars an hour"):
+        define_gpu(name="Mine", usable_bytes=GIB, rent_usd_per_hour=usd)
+
+
+def test_a_name_that_a_page_could_render_is_refused() -> None:
+    with pytest.raises(InputError, match="GPU name is"):
+        define_gpu(name="[a](b)", usable_bytes=GIB)
+
+
+def test_the_lowest_price_of_each_kind_is_the_price() -> None:
+    prices = (Price("rent", 3.0, "", ""), Price("list", 30_000.0, "", ""), Price("rent", 2.0, "", ""))
+    gpu = replace(define_gpu(name="Mine", usable_bytes=GIB), prices=prices)
+    assert gpu.rent_per_hour == prices[2]
+    assert gpu.list_price == prices[1]
+
+
+def test_the_usual_reserve_is_350_mib_and_a_quarter_of_a_percent() -> None:
+    assert usual_usable_bytes(80 * GIB) == 80 * GIB - 350 * MIB - 80 * GIB // 400
