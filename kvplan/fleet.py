@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from kvplan.errors import InputError, ParallelError
-from kvplan.hardware import Price
+from kvplan.hardware import Gpu, Price
 from kvplan.model import ROLES, Model
 from kvplan.plan import MemoryPlan, Scenario, plan, usages
 from kvplan.units import MAX_COUNT, whole_number
@@ -185,12 +185,12 @@ class FleetRow:
         return self.answer.scenario.num_gpus * self.price.usd
 
 
-def which_gpu(scenario: Scenario, models: Sequence[str], gpus: Sequence[str]) -> tuple[FleetRow, ...]:
-    """For each model and GPU preset the fewest GPUs that hold the scenario's context and batch."""
+def which_gpu(scenario: Scenario, models: Sequence[Model | str], gpus: Sequence[Gpu | str]) -> tuple[FleetRow, ...]:
+    """For each model and GPU, objects or preset ids, the fewest GPUs that hold the scenario's context and batch."""
     return tuple(_fleet_row(scenario, model, gpu) for model in models for gpu in gpus)
 
 
-def _fleet_row(scenario: Scenario, model: str, gpu: str) -> FleetRow:
+def _fleet_row(scenario: Scenario, model: Model | str, gpu: Gpu | str) -> FleetRow:
     settings = {name: getattr(scenario, name) for name in _CARRIED}
     here = Scenario(model, gpu, **settings)
     answer = fewest_gpus(here)
