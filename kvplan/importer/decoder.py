@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kvplan.attention import FullAttention, LayerCache, SlidingAttention
 from kvplan.blocks import Groups, QkNorm, attention, embedding, gated_mlp, lm_head, norm
+from kvplan.errors import shorten
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
 
@@ -83,9 +84,19 @@ def read_shape(view: ConfigView) -> Shape:
         kv_heads=read_kv_heads(view, heads),
         head_dim=read_head_dim(view, hidden, heads),
         vocab=view.integer("vocab_size"),
-        context=view.integer(*CONTEXT_KEYS, default=None),
+        context=read_context(view),
         tied=view.flag("tie_word_embeddings"),
     )
+
+
+def read_context(view: ConfigView) -> int | None:
+    """The first of CONTEXT_KEYS that is there is the limit; the others (a training length) may differ from it."""
+    given = [name for name in CONTEXT_KEYS if view.has(name)] or CONTEXT_KEYS[:1]
+    for name in given[1:]:
+        if view.data[name] != view.data[given[0]]:
+            view.note(f"{name} is {shorten(view.data[name])}; {given[0]} is taken as the limit")
+    view.pass_over("the first one is the limit", *given[1:])
+    return view.integer(given[0], default=None)  # type: ignore[no-any-return]
 
 
 def is_null(view: ConfigView, name: str) -> bool:

@@ -166,3 +166,10 @@ def test_a_width_for_each_layer_is_needed() -> None:
 def test_the_wider_unknown_name_of_expert_width_is_refused() -> None:
     with pytest.raises(UnsupportedConfigError, match="expert_intermediate_size is 704"):
         import_config(text_of("google__gemma-4-26B-A4B", expert_intermediate_size=704))
+
+
+def test_the_per_layer_embedding_divides_over_two_gpus() -> None:
+    model = import_config(text_of("google__gemma-4-E2B-it"))
+    table = 262144 * 35 * 256 * 2
+    assert model.weight_bytes_by_role(tensor_parallel=1)["per_layer_embedding"] == table
+    assert model.weight_bytes_by_role(tensor_parallel=2)["per_layer_embedding"] == table // 2

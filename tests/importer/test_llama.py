@@ -182,6 +182,33 @@ def test_another_pattern_of_letters_is_refused_unless_all_layers_are_full(patter
             import_config(sizes)
 
 
+def test_internlm_2_and_baichuan_2_are_llama_layouts_under_other_names() -> None:
+    internlm2 = {
+        "model_type": "internlm2", "vocab_size": 92544, "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "bias": False,
+    }  # fmt: skip
+    baichuan2 = {
+        "model_type": "baichuan", "vocab_size": 125696, "hidden_size": 4096, "intermediate_size": 11008,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "model_max_length": 4096, "z_loss_weight": 0,
+    }  # fmt: skip
+    norms = (2 * 32 + 1) * 4096
+    layers = 32 * (2 * 4096 * (32 + 8) * 128 + 3 * 14336 * 4096)
+    assert import_config(internlm2).num_params == 2 * 92544 * 4096 + layers + norms
+    layers = 32 * (4 * 4096 * 4096 + 3 * 11008 * 4096)
+    assert import_config(baichuan2).num_params == 2 * 125696 * 4096 + layers + norms
+
+
+def test_norm_biases_of_orion_that_its_stand_in_lacks_are_noted() -> None:
+    model = import_config(published("OrionStarAI__Orion-14B-Chat"))
+    assert any(note.startswith("the biases of its norms") for note in model.notes)
+
+
+def test_of_two_context_lengths_the_first_is_the_limit_and_the_other_is_noted() -> None:
+    model = import_config(published("meta-llama__Llama-3.1-8B", seq_length=8192))
+    assert model.context_limit == 131072
+    assert "seq_length is 8192; max_position_embeddings is taken as the limit" in model.notes
+
+
 def test_layers_of_nemotron_nas_without_attention_keep_nothing() -> None:
     model = import_config(published("nvidia__Llama-3_3-Nemotron-Super-49B-v1"))
     kinds = [layer.cache.kind for layer in model.layers]

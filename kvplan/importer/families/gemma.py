@@ -139,8 +139,8 @@ class _PerLayerInputs:
 
     def outside(self, shape: Shape) -> Groups:
         total = shape.num_layers * self.width
-        table = linear("per_layer_embedding", self.vocab, total)
-        return (*table, *linear("per_layer_input", total, shape.hidden), *norm(self.width))
+        table = linear("per_layer_embedding", self.vocab, total, split="rows")
+        return (*table, *linear("per_layer_input", total, shape.hidden, split="rows"), *norm(self.width))
 
 
 def _per_layer_inputs(view: ConfigView) -> _PerLayerInputs:

@@ -73,13 +73,19 @@ def orion(view: ConfigView) -> Parts:
     return _without_biases(view)
 
 
+def baichuan(view: ConfigView) -> Parts:
+    """A Llama layout that fuses q, k and v, with MHA; positions are rotated (7B) or ALiBi (13B)."""
+    view.pass_over("it is only used in training", "z_loss_weight")
+    return _without_biases(view)
+
+
 def exaone(view: ConfigView) -> Parts:
     """EXAONE 3: a Llama layout under other names."""
     return _without_biases(view)
 
 
 def internlm(view: ConfigView) -> Parts:
-    """InternLM 1: one `bias` for q, k, v and the output."""
+    """InternLM 1 and 2: one `bias` for q, k, v and the output."""
     return _llama(view, attention_bias=view.flag("bias"))
 
 
@@ -386,6 +392,8 @@ FAMILIES = {
     "llama": Family(llama, class_sizes(32000, 4096, 11008, 32, 32, None, 2048, False)),
     "internlm": Family(internlm, _UNTIED),
     "internlm3": Family(internlm3, class_sizes(128512, 4096, 10240, 48, 32, 2, 32768, False, head_dim=128)),
+    "internlm2": Family(internlm, _UNTIED | {"bias": True}),
+    "baichuan": Family(baichuan, _UNTIED),
     "xverse": Family(_without_biases, _UNTIED),
     "orion": Family(orion, _UNTIED),
     "minicpm": Family(llama, {"tie_word_embeddings": True}),
