@@ -20,13 +20,12 @@ from typing import Any
 import pandas as pd
 import torch
 
-from kvplan.errors import InputError
-from kvplan.lab.faults import Fault, find_fault
-from kvplan.lab.kinds import cache_kind
-from kvplan.lab.limits import DTYPES, MAX_PARITY_TOKENS, token_rows, whole_number
+from kvplan.lab.faults import Fault
+from kvplan.lab.limits import DTYPES
 from kvplan.lab.model import TinyDecoder
-from kvplan.lab.scenarios import Prompt, RowDifference, Scenario, ragged_batch, replay, scenarios, set_up
-from kvplan.lab.variants import in_dtype, variant
+from kvplan.lab.scenarios import RowDifference, Scenario, replay, set_up
+from kvplan.lab.trial import Trial, prepare
+from kvplan.lab.variants import in_dtype
 
 LOGIC_BAR = 1e-9
 NUMBER_BAR = {"float32": 256, "float16": 8, "bfloat16": 8}  # C, in eps of the dtype
@@ -34,8 +33,6 @@ USUAL_LINES = (  # constants often seen, and when they hold; they are not the ve
     (1e-5, "float32", "logits of about 2 and few layers; 84 float32 epsilons, not one"),
     (1e-3, "float16", "logits of about 2 and few layers"),
 )
-MAX_GENERATIONS = 4
-MAX_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -75,13 +72,30 @@ class ParityResult:
     gate: Gate
     logic: Gate
     rows: tuple[RowDifference, ...]
-    dtype: str
-    cache: str
-    fault: Fault | None
+    trial: Trial
     exact_shapes: bool
-    scenarios: tuple[Scenario, ...]
-    model: TinyDecoder
     r: float
+
+    @property
+    def model(self) -> TinyDecoder:
+        """The decoder that was run: a variant of the one given, where a fault needed other positions or a window."""
+        return self.trial.model
+
+    @property
+    def dtype(self) -> str:
+        return self.trial.model.shape.dtype
+
+    @property
+    def cache(self) -> str:
+        return self.trial.cache
+
+    @property
+    def fault(self) -> Fault | None:
+        return self.trial.fault
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        return self.trial.scenarios
 
     @property
     def passed(self) -> bool:
@@ -183,92 +197,25 @@ def check_parity(
     can hide. rows: the prompts of the ragged batch; None: made from the prompt. generations: how many share one cache.
     exact_shapes: compute both sides in matrix products of one shape, and demand equality to the bit.
     """
-    found = find_fault(fault)
-    prompts = _prompts(prompt, model, num_new_tokens)
-    whole_number("generations", generations, 1, MAX_GENERATIONS)
-    batch = _batch(rows, prompts, model, num_new_tokens, ragged=cache is None and found is not None and found.ragged)
-    if cache is None and found is not None:
-        model = _showing(model, found, len(prompts[0]) + num_new_tokens)
-    name = _cache_name(cache, found, model)
-    drops = "middle" if found is None else found.drops
-    plan = tuple(scenarios(prompts, batch, generations, drops, model.shape.vocab_size))
-    return _judge(model, name, found, num_new_tokens, exact_shapes, plan)
+    trial = prepare(model, prompt, num_new_tokens, cache, fault, rows, generations)
+    differences = _measure(trial, trial.model, exact_shapes)
+    dtype = trial.model.shape.dtype
+    gate = _gate(dtype, differences, exact_shapes)
+    logic = _gate("float64", _in_float64(trial, differences, exact_shapes), False)
+    r = gate.max_abs_diff / (torch.finfo(DTYPES[dtype]).eps * gate.max_abs_logit)
+    return ParityResult(gate, logic, differences, trial, exact_shapes, r)
 
 
-def _prompts(prompt: Any, model: TinyDecoder, num_new_tokens: int) -> list[Prompt]:
-    rows = [tuple(row) for row in token_rows(prompt, model.shape.vocab_size)]
-    whole_number("the number of rows", len(rows), 1, MAX_ROWS)
-    longest = max(map(len, rows))
-    whole_number("num_new_tokens", num_new_tokens, 1, max(1, MAX_PARITY_TOKENS - longest))
-    whole_number("prompt and new tokens", longest + num_new_tokens, 2, MAX_PARITY_TOKENS)
-    return rows
+def _measure(trial: Trial, model: TinyDecoder, exact: bool) -> tuple[RowDifference, ...]:
+    bench = set_up(model, trial.cache, trial.fault, trial.num_new_tokens, trial.capacity, exact)
+    return tuple(row for scenario in trial.scenarios for row in replay(bench, scenario).rows)
 
 
-def _batch(
-    rows: Any, prompts: Sequence[Prompt], model: TinyDecoder, num_new_tokens: int, ragged: bool
-) -> Sequence[Prompt]:
-    if rows is not None:
-        return _prompts(rows, model, num_new_tokens)
-    if len(prompts) > 1 and not (ragged and len(set(map(len, prompts))) == 1):
-        return prompts
-    return ragged_batch(prompts[0], model.shape.vocab_size, longer=ragged)
-
-
-def _cache_name(cache: str | None, fault: Fault | None, model: TinyDecoder) -> str:
-    name = cache if cache is not None else "dynamic" if fault is None else fault.cache
-    cache_kind(name)
-    if name == "sliding" and model.shape.window is None:
-        raise InputError("a sliding cache needs a model with a window: TinyDecoder(window=4)")
-    return name
-
-
-def _showing(model: TinyDecoder, fault: Fault, tokens: int) -> TinyDecoder:
-    """`model`, or a variant with the positions and the window that show the fault."""
-    changes: dict[str, Any] = {}
-    if model.shape.position not in fault.positions:
-        changes["position"] = fault.positions[0]
-    if fault.needs_window and (model.shape.window is None or model.shape.window >= tokens):
-        changes["window"] = max(1, tokens // 2)
-    return variant(model, **changes) if changes else model
-
-
-def _judge(
-    model: TinyDecoder,
-    cache: str,
-    fault: Fault | None,
-    num_new_tokens: int,
-    exact: bool,
-    plan: tuple[Scenario, ...],
-) -> ParityResult:
-    rows = _measure(model, cache, fault, num_new_tokens, exact, plan)
-    dtype = model.shape.dtype
-    gate = _gate(dtype, rows, exact)
-    if dtype == "float64":
-        logic = _gate(dtype, rows, False)
-    else:
-        wide = in_dtype(model, "float64")
-        logic = _gate("float64", _measure(wide, cache, fault, num_new_tokens, False, plan), False)
-    eps = torch.finfo(DTYPES[dtype]).eps
-    r = gate.max_abs_diff / (eps * gate.max_abs_logit)
-    return ParityResult(gate, logic, rows, dtype, cache, fault, exact, plan, model, r)
-
-
-def _measure(
-    model: TinyDecoder,
-    cache: str,
-    fault: Fault | None,
-    num_new_tokens: int,
-    exact: bool,
-    plan: tuple[Scenario, ...],
-) -> tuple[RowDifference, ...]:
-    bench = set_up(model, cache, fault, num_new_tokens, capacity_of(plan, num_new_tokens), exact)
-    return tuple(row for scenario in plan for row in replay(bench, scenario).rows)
-
-
-def capacity_of(plan: Sequence[Scenario], num_new_tokens: int) -> int:
-    """Columns that no scenario outgrows, not even one that forgets to reset and writes one column late."""
-    longest = max(len(prompt) for scenario in plan for prompts in scenario.generations for prompt in prompts)
-    return max(len(scenario.generations) for scenario in plan) * (longest + num_new_tokens) + 1
+def _in_float64(trial: Trial, rows: tuple[RowDifference, ...], exact: bool) -> tuple[RowDifference, ...]:
+    """The same rows in float64 and ordinary shapes; `rows` themselves where they are that already."""
+    if trial.model.shape.dtype == "float64" and not exact:
+        return rows
+    return _measure(trial, in_dtype(trial.model, "float64"), False)
 
 
 def _gate(dtype: str, rows: Sequence[RowDifference], exact: bool) -> Gate:

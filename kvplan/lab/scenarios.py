@@ -103,11 +103,8 @@ def set_up(
     )
 
 
-def scenarios(
-    rows: Sequence[Prompt], batch: Sequence[Prompt], generations: int, drops: str, vocab_size: int
-) -> list[Scenario]:
-    """All scenarios of a prompt: `rows[0]` alone, several times and in chunks, and the `batch`, which loses a row."""
-    prompt = rows[0]
+def scenarios(prompt: Prompt, batch: Sequence[Prompt], generations: int, drops: str, vocab_size: int) -> list[Scenario]:
+    """All scenarios: a prompt after others on one cache, the prompt in chunks, and a batch that loses a row."""
     others = [shifted(prompt, i + 1, vocab_size) for i in range(generations - 1)]
     runs = tuple((row,) for row in [*reversed(others), prompt])
     found = [Scenario("generations", f"{generations} generations on one cache, with a reset between", runs)]
