@@ -112,7 +112,7 @@ TEXT_KEYS = ("text_config", "llm_config", "language_config", "llm_cfg", "thinker
 
 def _inner_dtype(data: Mapping[str, Any]) -> str | None:
     """The dtype that the text model's object states, for wrappers that state none themselves."""
-    inner = next((data[key] for key in TEXT_KEYS if isinstance(data.get(key), Mapping)), {})
+    inner: Mapping[str, Any] = next((data[key] for key in TEXT_KEYS if isinstance(data.get(key), Mapping)), {})
     stated = inner.get("torch_dtype") or inner.get("dtype")
     return stated if isinstance(stated, str) else None
 

@@ -37,7 +37,7 @@ _WHY: dict[str, str] = {
             logits_soft_cap mamba_hidden_act mamba_norm_before_gate mask_value masked_softmax_fusion mixer_rms_eps
             mlp_alpha_factor mlp_beta_factor mlp_hidden_act mlp_multipliers moe_norm_min moe_renormalize
             moe_router_activation_func mup_enabled n_group norm_eps norm_epsilon norm_topk_prob norm_type
-            num_expert_group num_expert_groups num_limited_groups postnorm query_pre_attn_scalar
+            num_expert_group num_expert_groups num_limited_groups output_gate_type postnorm query_pre_attn_scalar
             reorder_and_upcast_attn residual_multiplier rms_norm_eps route_norm route_scale routed_scaling_factor
             scale_attention_softmax_in_fp32 scale_attn_by_inverse_layer_idx scale_attn_weights scale_depth scale_emb
             score_func scoring_func shared_moe_mode slow_but_exact ssm_in_multiplier ssm_multipliers

@@ -20,7 +20,8 @@ REFUSED: dict[str, str] = {}
 
 
 def weight_bytes(row: dict[str, Any]) -> int:
-    return import_config(row["config_json"]).weight_bytes()
+    """What kvplan says; the row's dtype where its config states none."""
+    return import_config(row["config_json"], dtype=row["oracle_dtype"]).weight_bytes()
 
 
 def names(rows: list[dict[str, Any]]) -> list[str]:

@@ -53,6 +53,12 @@ GEMMA4_AUDIO_DEFAULTS = {
 WHISPER_DEFAULTS = {
     "num_mel_bins": 128, "encoder_layers": 32, "encoder_ffn_dim": 5120, "d_model": 1280, "max_source_positions": 1500,
 }  # fmt: skip
+OMNI_AUDIO_DEFAULTS = {**WHISPER_DEFAULTS, "output_dim": 3584}
+INTERNVL_DEFAULTS = {
+    "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_channels": 3,
+    "image_size": [448, 448], "patch_size": [14, 14], "attention_bias": False, "use_qk_norm": False,
+    "norm_type": "layer_norm",
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- pieces
@@ -149,6 +155,8 @@ def siglip2(view: ConfigView) -> Groups:
 def _siglip(view: ConfigView, positions: int) -> Groups:
     hidden, width = view.integer("hidden_size"), view.integer("intermediate_size")
     _heads(view)
+    view.pass_over("the text half and the projector are built elsewhere", "vocab_size", "projection_dim")
+    view.pass_over("tokens of an image, not weights", "num_image_tokens")
     return (
         *dense("vision", hidden, patches(view)),
         *dense("vision", positions, hidden, bias=False),
@@ -346,6 +354,45 @@ def whisper(view: ConfigView) -> Groups:
         *dense("audio", view.integer("max_source_positions"), hidden, bias=False),
         *plain_encoder("audio", layers, hidden, width, key_bias=False),
         *layer_norms("audio", hidden),
+    )
+
+
+def omni_audio(view: ConfigView) -> Groups:
+    """The audio half of Qwen2.5-Omni: a Whisper encoder with computed positions and a projection."""
+    hidden, layers, out = view.integer("d_model"), view.integer("encoder_layers"), view.integer("output_dim")
+    view.pass_over("heads split d_model", "encoder_attention_heads", "num_hidden_layers")
+    view.pass_over("positions are computed, windows hold no cache", "max_source_positions", "n_window")
+    return (
+        *dense("audio", hidden, 3 * view.integer("num_mel_bins")),
+        *dense("audio", hidden, 3 * hidden),
+        *plain_encoder("audio", layers, hidden, view.integer("encoder_ffn_dim"), key_bias=False),
+        *layer_norms("audio", hidden),
+        *dense("audio", 2, out, bias=False),  # begin and end of audio
+        *dense("audio", out, hidden),
+    )
+
+
+def internvl(view: ConfigView) -> Groups:
+    """InternViT: class token, learned positions, biases where attention_bias says so, two layer scales a block."""
+    hidden, width, layers = (view.integer(name) for name in ("hidden_size", "intermediate_size", "num_hidden_layers"))
+    (height, wide), (rows, columns) = view.integers("image_size", low=1), view.integers("patch_size", low=1)
+    bias, grid = view.flag("attention_bias"), (height // rows) * (wide // columns)
+    for name, expected in (("use_qk_norm", False), ("norm_type", "layer_norm"), ("use_mask_token", False)):
+        view.require(name, expected, "another layout of this tower is not known")
+    view.require("use_absolute_position_embeddings", True, "a tower without learned positions is not known")
+    view.require("use_mean_pooling", True, "a pooling norm is not known")
+    view.pass_over("a starting value", "layer_scale_init_value")
+    _heads(view)
+    return (
+        *rms_norms("vision", hidden),  # the class token
+        *dense("vision", grid + 1, hidden, bias=False),
+        *dense("vision", hidden, view.integer("num_channels") * rows * columns),
+        *dense("vision", hidden, hidden, bias=bias, count=3 * layers),
+        *dense("vision", hidden, hidden, count=layers),
+        *dense("vision", width, hidden, count=layers),
+        *dense("vision", hidden, width, count=layers),
+        *layer_norms("vision", hidden, 2 * layers),
+        *rms_norms("vision", hidden, 2 * layers),
     )
 
 

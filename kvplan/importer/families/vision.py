@@ -33,7 +33,7 @@ def language(view: ConfigView, key: str, default_type: str, tied: Callable[[Conf
     inner.defaults = {**family.defaults}
     decided = tied(view, inner)
     if inner.data.get("tie_word_embeddings", decided) != decided:
-        view.note(f"tie_word_embeddings is read as {str(decided).lower()}, since the class asks the outer object")
+        view.note(f"tie_word_embeddings is read as {str(decided).lower()}, as the class of the wrapper does")
     inner.decide("tie_word_embeddings", decided)
     if not is_flat:
         view.pass_over("the class reads the sizes of the inner object", "vocab_size", "hidden_size")
@@ -51,6 +51,12 @@ def _text_family(view: ConfigView, model_type: str) -> Family:
 def outer_tie(default: bool) -> Callable[[ConfigView, ConfigView], bool]:
     """The outer object alone decides; `default` is the wrapper class's own."""
     return lambda outer, inner: bool(outer.flag("tie_word_embeddings", default=default))
+
+
+def inner_tie(outer: ConfigView, inner: ConfigView) -> bool:
+    """The text model has its own head, and decides alone."""
+    outer.pass_over("the class asks the inner object", "tie_word_embeddings")
+    return bool(inner.flag("tie_word_embeddings", default=False))
 
 
 def either_tie(outer: ConfigView, inner: ConfigView) -> bool:
@@ -84,10 +90,17 @@ def named_tower(view: ConfigView, default_type: str, projector: Projector, hidde
     name = vision.text("model_type", default=default_type)
     if name not in TOWERS:
         vision.take_all(f"no rule knows the tower {name!r}, so neither it nor its projector is in the numbers")
+        view.pass_over("the projector is left out with its tower", *_PROJECTOR_KEYS)
         return ()
     tower, vision.defaults = TOWERS[name][0], {**TOWERS[name][1]}
     vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
     return (*tower(vision), *projector(view, vision.integer("hidden_size"), hidden_size))
+
+
+_PROJECTOR_KEYS = (
+    "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size", "downsample_factor", "projection_dim",
+    "projector_bias", "projector_hidden_size", "projector_use_layernorm",
+)  # fmt: skip
 
 
 def own_tower(
@@ -99,6 +112,7 @@ def own_tower(
     """The rule of a wrapper whose class has one tower of its own, projector included."""
 
     def rule(view: ConfigView) -> Parts:
+        view.require("language_model_only", False, "a checkpoint without its tower is not known")
         parts = language(view, "text_config", text_type, tied)
         vision = view.child_or_defaults("vision_config", defaults)
         vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
@@ -187,12 +201,11 @@ def _gemma3_projector(view: ConfigView, vision: int, text: int) -> Groups:
 def paligemma(view: ConfigView) -> Parts:
     """PaliGemma: SigLIP and one matrix."""
     parts = language(view, "text_config", "gemma", outer_tie(default=True))
-    view.pass_over("the class takes it from vision_config", "projection_dim")
     return with_towers(parts, named_tower(view, "siglip_vision_model", _paligemma_projector, parts.hidden_size))
 
 
 def _paligemma_projector(view: ConfigView, vision: int, text: int) -> Groups:
-    return towers.dense("projector", text, vision)
+    return towers.dense("projector", view.integer("projection_dim", default=2048), vision)
 
 
 def lfm2_vl(view: ConfigView) -> Parts:
@@ -214,7 +227,7 @@ def _lfm2_projector(view: ConfigView, vision: int, text: int) -> Groups:
 
 def llama4(view: ConfigView) -> Parts:
     """Llama 4: its own tower with an adapter, and one matrix."""
-    parts = language(view, "text_config", "llama4_text", outer_tie(default=False))
+    parts = language(view, "text_config", "llama4_text", inner_tie)
     vision = view.child_or_defaults("vision_config", towers.LLAMA4_DEFAULTS)
     vision.pass_over("which layer is read has no weights", "vision_feature_layer")
     out = vision.integer("vision_output_dim")
@@ -291,14 +304,52 @@ def minimax_m3_vl(view: ConfigView) -> Parts:
     return with_towers(parts, towers.minimax_m3(vision), projector)
 
 
-def language_only(key: str, text_type: str, tied: Callable[[ConfigView, ConfigView], bool], *others: str) -> Rule:
-    """The rule of a wrapper whose towers no rule knows: the text model, and a note for each of `others`."""
+def internvl(view: ConfigView) -> Parts:
+    """InternVL in the layout of transformers: InternViT, pixels shuffled, one norm and two matrices."""
+    parts = language(view, "text_config", "qwen2", outer_tie(default=True))
+    vision = view.child_or_defaults("vision_config", towers.INTERNVL_DEFAULTS)
+    vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+    view.pass_over("which layer is read has no weights", "vision_feature_layer")
+    merged = vision.integer("hidden_size") * int(1 / view.number("downsample_ratio", default=0.5)) ** 2
+    text = parts.hidden_size
+    projector = (*towers.layer_norms("projector", merged), *towers.two_linears(merged, text, text))
+    return with_towers(parts, towers.internvl(vision), projector)
+
+
+def qwen2_5_omni(view: ConfigView) -> Parts:
+    """Qwen2.5-Omni: its thinker; the parts that speak are separate models."""
+    for name in ("talker_config", "token2wav_config"):
+        view.dismiss(name, "only the thinker, which reads and writes text, is planned for")
+    view.pass_over("whether speech is made", "enable_audio_output", "enable_audio_output_", "enable_talker")
+    thinker = view.child("thinker_config")
+    thinker.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+    return qwen2_5_omni_thinker(thinker)
+
+
+def qwen2_5_omni_thinker(view: ConfigView) -> Parts:
+    """Text, audio and vision of Qwen2.5-Omni."""
+    parts = language(view, "text_config", "qwen2_5_omni_text", outer_tie(default=False))
+    vision = view.child_or_defaults("vision_config", towers.QWEN25_VL_DEFAULTS)
+    audio = view.child_or_defaults("audio_config", towers.OMNI_AUDIO_DEFAULTS)
+    for tower in (vision, audio):
+        tower.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+        tower.pass_over("a tower has no head", "tie_word_embeddings")
+    vision.pass_over("the class reads hidden_size", "embed_dim")
+    return with_towers(parts, towers.qwen2_5_vl(vision), towers.omni_audio(audio))
+
+
+def language_only(key: str, text_type: str, others: tuple[str, ...], settings: tuple[str, ...] = ()) -> Rule:
+    """The rule of a wrapper whose towers no rule knows: the text model, and a note for each of `others`.
+
+    settings  keys that say how images are cut or where the towers are read
+    """
 
     def rule(view: ConfigView) -> Parts:
-        parts = language(view, key, text_type, tied)
+        view.pass_over("how images are cut, and what was trained", *settings)
+        parts = language(view, key, text_type, either_tie)
         for name in others:
             if view.has(name):
-                view.child(name).take_all("no rule knows this tower, so it is not in the numbers")
+                view.child(name).take_all("no rule knows this part, so it is not in the numbers")
         return parts
 
     return rule
@@ -313,7 +364,7 @@ def mllama(view: ConfigView) -> Parts:
     vision = view.child("vision_config", _MLLAMA_VISION)
     for inner in (text, vision):
         inner.pass_over("read with the outer dtype", "dtype", "torch_dtype")
-    text.decide("tie_word_embeddings", bool(view.flag("tie_word_embeddings", default=False)))
+    text.decide("tie_word_embeddings", never_tied(view, text))
     shape, width = read_shape(text), text.integer("intermediate_size")
     crossing = set(text.integers("cross_attention_layers"))
     tokens = vision.integer("max_num_tiles") * _mllama_positions(vision)
@@ -400,6 +451,12 @@ def qwen3_vl_text(view: ConfigView) -> Parts:
     return _text_family(view, "qwen3").rule(view)
 
 
+def glm4v_text(view: ConfigView) -> Parts:
+    """GLM-4 with biases of q, k and v, whatever the config says."""
+    view.decide("attention_bias", True)
+    return _text_family(view, "glm4").rule(view)
+
+
 def qwen3_vl_moe_text(view: ConfigView) -> Parts:
     """Qwen3 with experts and without windows, whose switch this class does not know."""
     view.decide("use_sliding_window", False)
@@ -410,6 +467,11 @@ _QWEN2_VL_TEXT = {
     "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
     "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768,
     "use_sliding_window": False, "max_window_layers": 80, "tie_word_embeddings": False,
+}  # fmt: skip
+_QWEN25_OMNI_TEXT = {
+    "vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "max_position_embeddings": 32768,
+    "use_sliding_window": False, "max_window_layers": 28, "tie_word_embeddings": False,
 }  # fmt: skip
 _QWEN3_VL_TEXT = {
     "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
@@ -447,6 +509,48 @@ FAMILIES: dict[str, Family] = {
     "kimi_k25": Family(kimi_k25, {}),
     "minimax_m3_vl": Family(minimax_m3_vl, {}),
     "mllama": Family(mllama, {}),
+    "internvl": Family(internvl, {}),
+    "qwen2_5_omni": Family(qwen2_5_omni, {}),
+    "qwen2_5_omni_thinker": Family(qwen2_5_omni_thinker, {}),
+    "internvl_chat": Family(
+        language_only(
+            "llm_config",
+            "llama",
+            ("vision_config",),
+            (
+                "downsample_ratio",
+                "dynamic_image_size",
+                "force_image_size",
+                "max_dynamic_patch",
+                "min_dynamic_patch",
+                "ps_version",
+                "select_layer",
+                "template",
+                "use_backbone_lora",
+                "use_llm_lora",
+            ),
+        ),
+        {},
+    ),
+    "locateanything": Family(
+        language_only(
+            "text_config",
+            "qwen2",
+            ("vision_config",),
+            ("mlp_checkpoint", "mlp_connector_layers", "template", "use_backbone_lora", "use_llm_lora"),
+        ),
+        {},
+    ),
+    "videollama3_qwen2": Family(
+        language_only(
+            "text_config", "qwen2", ("vision_encoder_config",), ("mm_projector_type", "use_token_compression")
+        ),
+        {},
+    ),
+    "phi3_v": Family(language_only("text_config", "phi3", ("embd_layer", "img_processor")), {}),
+    "phi4mm": Family(
+        language_only("text_config", "phi3", ("embd_layer", "audio_processor", "vision_lora", "speech_lora")), {}
+    ),
     "qwen2_vl": Family(own_tower("qwen2_vl_text", either_tie, towers.qwen2_vl, towers.QWEN2_VL_DEFAULTS), {}),
     "qwen2_5_vl": Family(own_tower("qwen2_5_vl_text", either_tie, towers.qwen2_5_vl, towers.QWEN25_VL_DEFAULTS), {}),
     "qwen3_vl": Family(own_tower("qwen3_vl_text", outer_tie(False), towers.qwen3_vl, towers.QWEN3_VL_DEFAULTS), {}),
@@ -457,10 +561,11 @@ FAMILIES: dict[str, Family] = {
     "qwen3_5_moe": Family(own_tower("qwen3_5_moe_text", outer_tie(False), towers.qwen3_5, towers.QWEN35_DEFAULTS), {}),
     "glm4v": Family(own_tower("glm4v_text", either_tie, towers.glm4v, towers.GLM4V_DEFAULTS), {}),
     "glm4v_moe": Family(own_tower("glm4v_moe_text", either_tie, towers.glm4v, towers.GLM4V_DEFAULTS), {}),
+    "qwen2_5_omni_text": Family(same_rule_as("qwen2"), _QWEN25_OMNI_TEXT),
     "qwen2_vl_text": Family(same_rule_as("qwen2"), _QWEN2_VL_TEXT),
     "qwen2_5_vl_text": Family(same_rule_as("qwen2"), _QWEN2_VL_TEXT),
     "qwen3_vl_text": Family(qwen3_vl_text, _QWEN3_VL_TEXT),
     "qwen3_vl_moe_text": Family(qwen3_vl_moe_text, _QWEN3_VL_MOE_TEXT),
-    "glm4v_text": Family(same_rule_as("glm4"), _GLM4V_TEXT),
+    "glm4v_text": Family(glm4v_text, _GLM4V_TEXT),
     "glm4v_moe_text": Family(same_rule_as("glm4_moe"), _GLM4V_MOE_TEXT),
 }
