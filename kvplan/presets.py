@@ -1,7 +1,8 @@
 """The only reader and writer of preset files: models, GPUs and scenarios as TOML, one a file.
 
 A model preset holds the layers and weights themselves, so that reading one needs no rule. Equal layers are
-written once, and `layers` says in which order they stand: `["5 x sliding", "1 x full", ...]`.
+written once, and `layers` says in which order they stand: `["5 x sliding", "1 x full", ...]`. A written file
+carries `num_params`, which must equal the sum, so that a file that was cut short is never half read.
 
 Reading is strict: an unknown key, a wrong type or a missing field is a PresetError that names file and field.
 """
@@ -368,15 +369,22 @@ def _to_table(made: object) -> dict[str, Any]:
 
 def model_to_table(model: Model) -> dict[str, Any]:
     """`model` as the table of a preset file."""
-    table = {"schema": SCHEMA, **_to_table(model)}
+    table = {"schema": SCHEMA, **_to_table(model), "num_params": model.num_params}
     weights = table.pop("weights", [])
     del table["layers"]
     table.pop("id", None)
     names = _layer_names(model)
     table["layers"] = [f"{count} x {names[layer]}" for layer, count in model.layer_runs]
     table["weights"] = weights
-    table["layer"] = {name: _to_table(layer) for layer, name in names.items()}
+    table["layer"] = {name: _layer_table(layer) for layer, name in names.items()}
     return table
+
+
+def _layer_table(layer: Layer) -> dict[str, Any]:
+    """A layer as a table with its weights last, so that no cut leaves the other fields out unseen."""
+    table = _to_table(layer)
+    weights = table.pop("weights", [])
+    return {**table, "weights": weights}
 
 
 def _layer_names(model: Model) -> dict[Layer, str]:
@@ -396,8 +404,12 @@ def model_from_table(table: Table, where: str, name: str = "") -> Model:
     made = {key: _build(Layer, value, place.at("layer").at(key)) for key, value in kinds.items()}
     order = _many(_text)(rest.pop("layers", None), place.at("layers"))
     layers = _expand(order, made, place.at("layers"))
+    stated = rest.pop("num_params", None)
     shell = _build(_ModelFields, rest, place)
-    return Model(layers=layers, id=name, **{item.name: getattr(shell, item.name) for item in fields(shell)})
+    model = Model(layers=layers, id=name, **{item.name: getattr(shell, item.name) for item in fields(shell)})
+    if stated is not None and _count(stated, place.at("num_params")) != model.num_params:
+        raise place.at("num_params").error(f"is {stated:,}; the weights in the file have {model.num_params:,} values")
+    return model
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,131 @@
+"""Sweeps: tidy rows in a fixed order, axes as people write them, and refusals. Equality with plans is a law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kvplan.attention import FullAttention, LatentAttention, NoCache
+from kvplan.errors import DtypeError, InputError, ParallelError, UnknownNameError
+from kvplan.plan import Scenario, plan
+from kvplan.sweep import MAX_ROWS, sweep
+from tests.examples import LLAMA_8B, SMALL_GPU, model_of
+
+SCENARIO = Scenario(LLAMA_8B, SMALL_GPU, context_length=4096, batch_size=2)
+
+COLUMNS = {
+    "context_length": "int64",
+    "batch_size": "int64",
+    "kv_dtype": "category",
+    "weight_dtype": "category",
+    "num_kv_heads": "Int64",
+    "tensor_parallel": "int64",
+    "cache_bytes": "int64",
+    "weight_bytes": "int64",
+    "overhead_bytes": "int64",
+    "total_bytes": "int64",
+    "capacity_bytes": "int64",
+    "fits": "bool",
+}
+
+
+def test_a_sweep_without_axes_is_the_plan_as_one_row() -> None:
+    rows, p = sweep(SCENARIO), plan(SCENARIO)
+    assert {name: str(dtype) for name, dtype in rows.dtypes.items()} == COLUMNS
+    assert rows.iloc[0].to_dict() == {
+        "context_length": 4096,
+        "batch_size": 2,
+        "kv_dtype": "bf16",
+        "weight_dtype": "as published",
+        "num_kv_heads": 8,
+        "tensor_parallel": 1,
+        "cache_bytes": p.cache_bytes,
+        "weight_bytes": p.weight_bytes,
+        "overhead_bytes": p.overhead_bytes,
+        "total_bytes": p.total_bytes,
+        "capacity_bytes": p.capacity_bytes,
+        "fits": p.fits,
+    }
+
+
+def test_rows_run_through_contexts_first_and_tensor_parallelism_last() -> None:
+    rows = sweep(SCENARIO, context_length=[10, 20], batch_size=[1, 2], kv_dtype=["fp8", "bf16"], tensor_parallel=[2, 1])
+    found = list(zip(rows.tensor_parallel, rows.kv_dtype, rows.batch_size, rows.context_length, strict=True))
+    assert found == [(t, k, b, c) for t in (2, 1) for k in ("fp8", "bf16") for b in (1, 2) for c in (10, 20)]
+
+
+def test_every_combination_is_there_once() -> None:
+    rows = sweep(
+        SCENARIO,
+        context_length="1..5",
+        batch_size="1..4*2",
+        kv_dtype="bf16,fp8",
+        num_kv_heads="1,8",
+        weight_dtype="bf16,fp8",
+    )
+    assert len(rows) == 5 * 3 * 2 * 2 * 2
+    assert not rows.duplicated(list(COLUMNS)[:6]).any()
+
+
+@pytest.mark.parametrize(
+    "values", [[1024, 4096], (1024, 4096), np.array([1024, 4096]), pd.Series([1024, 4096]), "1k,4k", "1k..4k*4"]
+)
+def test_an_axis_may_be_written_or_listed(values: Any) -> None:
+    assert sweep(SCENARIO, context_length=values).context_length.tolist() == [1024, 4096]
+
+
+def test_weights_as_published_may_be_named() -> None:
+    for axis in ("as published, fp8", [None, "fp8"], ["as published", "fp8"]):
+        rows = sweep(SCENARIO, weight_dtype=axis)
+        assert rows.weight_dtype.tolist() == ["as published", "fp8"]
+        assert rows.weight_bytes.tolist() == [LLAMA_8B.weight_bytes(), LLAMA_8B.weight_bytes("fp8")]
+
+
+def test_dtypes_are_categories_in_the_order_given() -> None:
+    assert list(sweep(SCENARIO, kv_dtype=["fp8", "bf16"]).kv_dtype.cat.categories) == ["fp8", "bf16"]
+
+
+def test_a_model_without_one_number_of_kv_heads_has_none_in_its_rows() -> None:
+    rows = sweep(Scenario(model_of([LatentAttention(512, 64)]), SMALL_GPU))
+    assert rows.num_kv_heads.isna().all()
+
+
+def test_a_model_without_a_cache_sweeps_to_zeros() -> None:
+    assert sweep(Scenario(model_of([NoCache()]), SMALL_GPU), context_length="1..9").cache_bytes.tolist() == [0] * 9
+
+
+@pytest.mark.parametrize(
+    ("axes", "error", "reason"),
+    [
+        ({"context_length": 4096}, InputError, "context_length is 4096; a list of values is needed"),
+        ({"context_length": []}, InputError, "context_length is an empty list; give at least one value"),
+        ({"context_length": [0]}, InputError, "context_length is 0; it must be from 1"),
+        ({"context_length": [1.5]}, InputError, "context_length is 1.5; a whole number is needed"),
+        ({"context_length": ["1k"]}, InputError, "context_length is '1k'; a whole number is needed"),
+        ({"context_length": "0..4"}, InputError, "context_length is 0; it must be from 1"),
+        ({"batch_size": "4..1"}, InputError, "batch_size '4..1' runs backwards"),
+        ({"kv_dtype": "bf16,fp9"}, UnknownNameError, "no kv dtype is called 'fp9'"),
+        ({"kv_dtype": [None]}, InputError, "kv_dtype is None; a name such as bf16 is needed"),
+        ({"weight_dtype": "int4"}, InputError, "int4 has many layouts"),
+        ({"num_kv_heads": [3]}, InputError, "num_kv_heads is 3, which does not divide"),
+        ({"tensor_parallel": [1, 3]}, ParallelError, "do not divide by tensor_parallel=3"),
+        ({"tensor_parallel": [8192]}, InputError, "tensor_parallel is 8192; it must be from 1 to 4,096"),
+    ],
+)
+def test_an_axis_that_cannot_be_is_refused(axes: dict[str, Any], error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        sweep(SCENARIO, **axes)
+
+
+def test_a_cache_dtype_that_cannot_hold_a_row_is_refused() -> None:
+    with pytest.raises(DtypeError, match="does not fill whole blocks"):
+        sweep(Scenario(model_of([FullAttention(4, 80)]), SMALL_GPU), kv_dtype="bf16,q8_0")
+
+
+def test_too_many_rows_are_refused_before_they_are_made() -> None:
+    with pytest.raises(InputError, match=r"the sweep has 16,777,216 rows; at most 5,000,000 are allowed"):
+        sweep(SCENARIO, context_length="1..4096", batch_size="1..4096")
+    assert MAX_ROWS == 5_000_000
