@@ -1,0 +1,117 @@
+"""The engines by name, and the one function that asks any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from kvplan.dtypes import weight_format
+from kvplan.engines import llamacpp, sglang, tensorrt_llm, transformers, vllm
+from kvplan.engines.capacity import EngineCapacity, Request, checked_request
+from kvplan.errors import InputError, UnknownNameError, quoted
+from kvplan.model import Model
+from kvplan.units import whole_number
+
+
+class Engine(NamedTuple):
+    """One engine.
+
+    label     the word on a page
+    capacity  what it makes of a pool, from the request and its own options
+    options   names of options that only it has
+    """
+
+    label: str
+    capacity: Callable[[Request, Mapping[str, Any]], EngineCapacity]
+    options: tuple[str, ...] = ()
+
+
+def _names(options: type) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(options))
+
+
+def _vllm(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
+    values = dict(given)
+    for name in ("draft_tokens", "draft_layers"):
+        values[name] = whole_number(values.get(name, 0), name, low=0, high=1024)
+    if isinstance(values.get("state_dtype"), str):
+        values["state_dtype"] = weight_format(values["state_dtype"])
+    return vllm.capacity(request, vllm.VllmOptions(**values))
+
+
+def _sglang(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
+    return sglang.capacity(request, sglang.SglangOptions(**given))
+
+
+def _llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
+    types = {"type_k": _llama_type(request.kv.key), "type_v": _llama_type(request.kv.value)}
+    return llamacpp.capacity(request, llamacpp.llamacpp_options(**{**types, **given}))
+
+
+def _llama_type(name: str) -> str:
+    return llamacpp.cache_type_name(name)
+
+
+ENGINES: dict[str, Engine] = {
+    "vllm": Engine("vLLM", _vllm, _names(vllm.VllmOptions)),
+    "sglang": Engine("SGLang", _sglang, _names(sglang.SglangOptions)),
+    "llama.cpp": Engine("llama.cpp", _llamacpp, _names(llamacpp.LlamaCppOptions)),
+    "ollama": Engine("Ollama", _llamacpp, _names(llamacpp.LlamaCppOptions)),
+    "tensorrt-llm": Engine("TensorRT-LLM", lambda request, _: tensorrt_llm.capacity(request)),
+    "transformers": Engine("transformers", lambda request, _: transformers.dynamic_capacity(request)),
+    "transformers-static": Engine(
+        "transformers, static cache", lambda request, _: transformers.static_capacity(request)
+    ),
+}
+"""Every engine by its id, in the order that a list shows."""
+
+
+def engine(name: str) -> Engine:
+    """The engine called `name`. Raises UnknownNameError with the nearest names."""
+    if not isinstance(name, str) or name not in ENGINES:
+        raise UnknownNameError("engine", str(name), ENGINES)
+    return ENGINES[name]
+
+
+def engine_capacity(
+    model: Model,
+    *,
+    pool_bytes: int,
+    engine: str = "vllm",
+    engine_version: str | None = None,
+    kv_dtype: str = "auto",
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    block_size: int | None = None,
+    max_model_len: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    context_parallel: int = 1,
+    **options: Any,
+) -> EngineCapacity:
+    """What `engine` makes of a pool of `pool_bytes` on each GPU.
+
+    engine_version          as the engine prints it; None: the newest rules known here
+    kv_dtype                the engine's option: auto, or a cache format
+    block_size              tokens of a block; None: the engine's own
+    max_model_len           the longest request; None: the model's context limit
+    max_num_batched_tokens  tokens of a batch, for which window layers of vLLM reserve; None: 8,192, and a note
+    context_parallel        GPUs that a sequence is spread over (vLLM's decode context parallelism)
+    options                 what only one engine has: `ENGINES[engine].options`
+
+    Raises InputError, UnknownNameError, DtypeError or ParallelError.
+    """
+    chosen = _engine(engine)
+    for name in options:
+        if name not in chosen.options:
+            raise UnknownNameError(f"{engine} option", name, chosen.options)
+    if not isinstance(model, Model):
+        raise InputError(f"model is {quoted(model)}; a Model is needed, such as load_model gives")
+    request = checked_request(
+        model, pool_bytes, kv_dtype, tensor_parallel, pipeline_parallel, block_size, max_model_len,
+        max_num_batched_tokens, context_parallel, engine_version,
+    )  # fmt: skip
+    return chosen.capacity(request, options)
+
+
+_engine = engine

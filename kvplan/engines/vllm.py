@@ -1,0 +1,299 @@
+"""vLLM: pages of equal size, groups of layers that share block ids, and the lines that it prints.
+
+Read from `vllm/v1/core/kv_cache_utils.py` and `vllm/v1/kv_cache_interface.py` of versions 0.9 to 0.33, and
+checked against public start-up logs (tests/test_engine_logs.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kvplan.dtypes import KvDtype, StorageFormat
+from kvplan.dtypes import kv_dtype as as_kv_dtype
+from kvplan.engines.capacity import (
+    EngineCapacity,
+    Request,
+    ceil_div,
+    compute_dtype,
+    longest_context,
+    parse_version,
+    ratio,
+)
+from kvplan.engines.layers import CacheSpec, StateRule, layer_specs
+from kvplan.errors import InputError
+from kvplan.hardware import Gpu
+from kvplan.model import Layer, Model
+from kvplan.units import GIB
+
+NEWEST = (0, 33)
+BLOCK_SIZE = 16
+LATENT_BLOCK_SIZE = 64
+"""FlashMLA and the sparse kernels; Triton on older GPUs keeps 16."""
+
+CAPACITY_LINE = (0, 21)
+"""From here the printed cache size is max_concurrency * max_model_len."""
+PREFIX_CACHED_STATES = (0, 24)
+"""From here logs of hybrid models show one more state a request: prefix caching is on for them."""
+DOUBLED_IN_FLIGHT = (0, 25)
+"""From here window layers reserve for two batches in flight, since scheduling is asynchronous."""
+
+FLOAT32_STATES = ("nemotron_h", "qwen3_5", "kimi_linear")
+"""Families whose config asks for float32 recurrent state; others keep the dtype that the model is computed in."""
+
+ASSUMED_BATCHED_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class VllmOptions:
+    """Options that only vLLM has.
+
+    draft_tokens      tokens that a draft proposes a step (speculative decoding)
+    draft_layers      layers that a multi-token-prediction head adds, each like the model's last attention layer
+    prefix_caching    whether states are cached for prefixes; None: as the version does for hybrid models
+    async_scheduling  whether two batches are in flight; None: as the version does
+    hybrid_manager    False: every window layer is paged like full attention (`--disable-hybrid-kv-cache-manager`)
+    state_dtype       `--mamba-ssm-cache-dtype`; None: as the family's config asks
+    """
+
+    draft_tokens: int = 0
+    draft_layers: int = 0
+    prefix_caching: bool | None = None
+    async_scheduling: bool | None = None
+    hybrid_manager: bool = True
+    state_dtype: StorageFormat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One spec with the pipeline stage that holds it, and the block it is paged in."""
+
+    spec: CacheSpec
+    stage: int
+    block: int
+    page_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All layers cut into groups. Blocks have one size, and every group draws ids from the same ones.
+
+    groups           the layers of each group
+    bytes_per_block  of the stage that holds the most
+    """
+
+    groups: tuple[tuple[Placed, ...], ...]
+    bytes_per_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What a request reserves, besides its length: tokens in flight, copies of states, context parallelism."""
+
+    in_flight: int
+    states: int
+    context_parallel: int
+
+    def blocks(self, layout: Layout, length: int) -> int:
+        """Blocks of a request of `length` tokens, over all groups."""
+        return sum(self.group_blocks(group[0], length) for group in layout.groups)
+
+    def group_blocks(self, first: Placed, length: int) -> int:
+        """Blocks that one group holds; all its layers are alike."""
+        held = {
+            "full": ceil_div(length, self.context_parallel),
+            "window": min(first.spec.tokens - 1 + self.in_flight, length) + first.block,  # it may start inside a block
+            "chunk": min(first.spec.tokens + self.in_flight, length),
+            "state": self.states * first.block,
+        }
+        return ceil_div(held[first.spec.kind], first.block)
+
+
+def capacity(request: Request, options: VllmOptions) -> EngineCapacity:
+    """What vLLM makes of the pool."""
+    version = parse_version(request.engine_version, NEWEST)
+    layout = page_layout(request, options)
+    admission = admission_rule(request, options, version)
+    blocks = request.pool_bytes // layout.bytes_per_block
+    need = admission.blocks(layout, request.max_model_len)
+    concurrency = ratio(blocks, need)
+    return EngineCapacity(
+        engine="vllm",
+        pool_bytes=request.pool_bytes,
+        num_blocks=blocks,
+        tokens=_printed_tokens(request, layout, version, blocks, concurrency),
+        max_concurrency=concurrency,
+        bytes_per_block=layout.bytes_per_block,
+        request_blocks=need,
+        block_size=min(group[0].block for group in layout.groups),
+        longest_context=longest_context(
+            lambda length: admission.blocks(layout, length) * layout.bytes_per_block, request.pool_bytes
+        ),
+        notes=_notes(request, options, layout, version),
+    )
+
+
+def _printed_tokens(request: Request, layout: Layout, version: tuple[int, int], blocks: int, concurrency: float) -> int:
+    if version >= CAPACITY_LINE:
+        return int(concurrency * request.max_model_len)  # a float product, cut off: as vLLM computes it
+    smallest = min(group[0].block for group in layout.groups)
+    return blocks // len(layout.groups) * smallest * request.context_parallel
+
+
+def admission_rule(request: Request, options: VllmOptions, version: tuple[int, int]) -> Admission:
+    """How many tokens and states a request reserves in this version."""
+    prefix = version >= PREFIX_CACHED_STATES if options.prefix_caching is None else options.prefix_caching
+    asynchronous = version >= DOUBLED_IN_FLIGHT if options.async_scheduling is None else options.async_scheduling
+    stages = request.pipeline_parallel
+    batches = 2 if asynchronous and stages == 1 else stages if asynchronous else 1
+    batched = request.max_num_batched_tokens or ASSUMED_BATCHED_TOKENS
+    return Admission(batches * batched, 1 + prefix + options.draft_tokens, request.context_parallel)
+
+
+def default_batched_tokens(gpu: Gpu) -> int:
+    """`--max-num-batched-tokens` of a server that does not set it, by the GPU's memory."""
+    if gpu.usable_bytes >= 160 * GIB:
+        return 16384
+    return 8192 if gpu.usable_bytes >= 70 * GIB and "a100" not in gpu.name.lower() else 2048
+
+
+# ----------------------------------------------------------------------------------------------- pages and groups
+
+
+def page_layout(request: Request, options: VllmOptions) -> Layout:
+    """The groups that vLLM forms of the model's layers. Raises InputError where it could not start."""
+    specs = _placed_specs(request, options)
+    if not specs:
+        raise InputError(f"{request.model.name} keeps no cache, so vLLM forms no blocks for it")
+    base = request.block_size or (LATENT_BLOCK_SIZE if any(s.is_latent for s, _ in specs) else BLOCK_SIZE)
+    kinds = {(spec.kind, spec.tokens) for spec, _ in specs}
+    if not options.hybrid_manager and "state" not in {kind for kind, _ in kinds}:
+        specs = [(replace(spec, kind="full", tokens=0), stage) for spec, stage in specs]
+        kinds = {("full", 0)}
+    if len(kinds) == 1 and kinds != {("state", 0)}:
+        placed = [Placed(spec, stage, base, base * spec.token_bytes) for spec, stage in specs]
+        return Layout((tuple(placed),), _worst_stage_bytes(placed))
+    return _grouped(_equal_pages(specs, _raised_block(specs, base, request.max_model_len)))
+
+
+def _placed_specs(request: Request, options: VllmOptions) -> list[tuple[CacheSpec, int]]:
+    rule = state_rule(request.model, options)
+    kv, tensor_parallel = request.kv, request.tensor_parallel
+    found = [
+        (spec, index)
+        for index, stage in enumerate(request.model.stages(request.pipeline_parallel))
+        for layer in stage.layers
+        for spec in vllm_specs(layer, kv, tensor_parallel, rule)
+    ]
+    drafts = vllm_specs(_draft_layer(request.model), kv, tensor_parallel, rule) * options.draft_layers
+    return found + [(spec, request.pipeline_parallel - 1) for spec in drafts if spec.kind != "state"]
+
+
+def _draft_layer(model: Model) -> Layer:
+    """The layer that a multi-token-prediction head repeats: the last that keeps every token."""
+    growing = [layer for layer in model.layers if any(p.max_tokens is None for p in layer.cache.cache_parts())]
+    return growing[-1] if growing else model.layers[-1]
+
+
+def vllm_specs(layer: Layer, kv: KvDtype, tensor_parallel: int, rule: StateRule) -> tuple[CacheSpec, ...]:
+    """What `layer` asks for; the indexer of sparse MLA keeps its own 8-bit rows whatever the cache dtype."""
+    specs = layer_specs(layer, kv, tensor_parallel, rule)
+    if layer.cache.kind != "indexed_latent":
+        return specs
+    eight_bit = layer_specs(layer, as_kv_dtype("fp8"), tensor_parallel, rule)
+    return (specs[0], *eight_bit[1:])
+
+
+def state_rule(model: Model, options: VllmOptions) -> StateRule:
+    """How vLLM stores the recurrent state of this model."""
+    dtype = compute_dtype(model)
+    keeps = model.model_type.startswith(FLOAT32_STATES)
+    return StateRule(options.state_dtype or (None if keeps else dtype), dtype, options.draft_tokens)
+
+
+def _raised_block(specs: Sequence[tuple[CacheSpec, int]], base: int, max_model_len: int) -> int:
+    """The attention block of a model with states: raised until its page holds the largest state.
+
+    Where nothing grows with tokens, one block is a whole request.
+    """
+    state = max(spec.state_bytes for spec, _ in specs)
+    attention = [spec for spec, _ in specs if spec.token_bytes]
+    if not state or not attention:
+        return base if attention else max_model_len
+    largest = max(attention, key=lambda spec: spec.token_bytes)
+    step = LATENT_BLOCK_SIZE if largest.is_latent else BLOCK_SIZE
+    return max(base, step * ceil_div(state, step * largest.token_bytes))
+
+
+def _equal_pages(specs: Sequence[tuple[CacheSpec, int]], block: int) -> list[Placed]:
+    """Every layer with the largest layer's page: smaller ones get a larger block, states are padded."""
+    page = max(max(block * spec.token_bytes, spec.state_bytes) for spec, _ in specs)
+    placed = []
+    for spec, stage in specs:
+        own = block * spec.token_bytes
+        if own and page % own:
+            raise InputError(
+                f"vLLM cannot page this model: a page of {own:,} B does not divide the largest of {page:,} B; "
+                "try another kv_dtype or tensor_parallel"
+            )
+        placed.append(Placed(spec, stage, block * (page // own if own else 1), page))
+    return placed
+
+
+def _grouped(placed: Sequence[Placed]) -> Layout:
+    """Groups of equal size: the smallest kind's count, or the largest where that is under 1.5 times as much."""
+    kinds: dict[CacheSpec, list[Placed]] = {}
+    for layer in placed:
+        kinds.setdefault(layer.spec, []).append(layer)
+    counts = [len(layers) for layers in kinds.values()]
+    size = max(counts) if 2 * max(counts) < 3 * min(counts) else min(counts)
+    groups = []
+    for layers in kinds.values():
+        number = ceil_div(len(layers), size)
+        groups += [tuple(layers[index::number]) for index in range(number)]
+    stages = {layer.stage for layer in placed}
+    rows = max(sum(layer.stage == stage for layer in group) for group in groups for stage in stages)
+    return Layout(tuple(groups), rows * placed[0].page_bytes)
+
+
+def _worst_stage_bytes(placed: Sequence[Placed]) -> int:
+    totals: dict[int, int] = {}
+    for layer in placed:
+        totals[layer.stage] = totals.get(layer.stage, 0) + layer.page_bytes
+    return max(totals.values())
+
+
+# ---------------------------------------------------------------------------------------------------------- notes
+
+
+def _notes(request: Request, options: VllmOptions, layout: Layout, version: tuple[int, int]) -> tuple[str, ...]:
+    kinds = {group[0].spec.kind for group in layout.groups}
+    found = []
+    if len(layout.groups) > 1:
+        found.append(
+            f"{len(layout.groups)} groups of layers share one pool of blocks, so the printed cache size is not the "
+            "number of tokens that fit: "
+            + ("it is max_concurrency times max_model_len" if version >= CAPACITY_LINE else "it divides by the groups")
+        )
+    if phantom := _phantom_layers(layout):
+        found.append(f"groups are filled up with {phantom} layers that hold nothing")
+    if kinds & {"window", "chunk"} and request.max_num_batched_tokens is None:
+        found.append(
+            f"window layers reserve for max_num_batched_tokens, which is not given: {ASSUMED_BATCHED_TOKENS} is assumed"
+        )
+    if request.context_parallel > 1:
+        found.append(f"tokens are spread over {request.context_parallel} GPUs: each holds its share of a sequence")
+    if "state" in kinds and not request.model.model_type.startswith(FLOAT32_STATES) and options.state_dtype is None:
+        found.append(
+            f"recurrent state is kept as {compute_dtype(request.model).name}; mamba_ssm_cache_dtype changes it"
+        )
+    if request.model.dtype is None:
+        found.append("the config states no dtype: 16 bits a value are counted for what is not quantized")
+    return tuple(found)
+
+
+def _phantom_layers(layout: Layout) -> int:
+    if len(layout.groups) < 2:
+        return 0
+    size = max(len(group) for group in layout.groups)
+    return sum(size - len(group) for group in layout.groups)
