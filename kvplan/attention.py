@@ -347,6 +347,8 @@ class RecurrentState(LayerCache):
 
     heads, head_elements  the recurrent state: `heads` rows of `head_elements` values, in `state_storage`
     conv_channels, conv_width  the convolution's last inputs, in `conv_storage`; 0 where there is none
+    conv_groups, group_channels  further channels of the convolution, of groups that heads share (Mamba-2): groups
+                                 divide over GPUs until one is left, and are then copied
 
     Both keep their own storage, whatever kv_dtype says: the state is often fp32 while the model is bf16.
     None stands for the dtype of a model that does not state one: then it is the plan's kv_dtype.
@@ -358,7 +360,9 @@ class RecurrentState(LayerCache):
     conv_channels: int = 0
     conv_width: int = 0
     conv_storage: StorageFormat | None = None
-    may_be_zero = frozenset({"conv_channels", "conv_width"})
+    conv_groups: int = 0
+    group_channels: int = 0
+    may_be_zero = frozenset({"conv_channels", "conv_width", "conv_groups", "group_channels"})
     kind = "recurrent"
     label = "recurrent state"
 
@@ -367,9 +371,12 @@ class RecurrentState(LayerCache):
 
     def state_parts(self) -> tuple[StatePart, ...]:
         state = StatePart("state", self.heads, self.head_elements, self.state_storage)
-        if not self.conv_channels:
-            return (state,)
-        return (state, StatePart("convolution", self.conv_channels, self.conv_width, self.conv_storage))
+        return (state, *self._inputs(self.conv_channels, 1), *self._inputs(self.conv_groups, self.group_channels))
+
+    def _inputs(self, rows: int, channels: int) -> tuple[StatePart, ...]:
+        """The last inputs of `rows` heads or groups of `channels` each; none where there are no rows."""
+        width = channels * self.conv_width
+        return (StatePart("convolution", rows, width, self.conv_storage),) if rows and width else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,11 @@ LAYERS: dict[str, tuple[LayerCache, ...]] = {
         CompressedAttention(512, 64, 128, 4, index_head_dim=128, overlap_elements=8192, index_topk=512),
         CompressedAttention(512, 64, 128, 128),
     ),
-    "recurrent": (MAMBA, RecurrentState(heads=8, head_elements=4096, state_storage=FP32)),
+    "recurrent": (
+        MAMBA,
+        RecurrentState(heads=8, head_elements=4096, state_storage=FP32),
+        RecurrentState(16, 64 * 128, FP32, 1024, 4, BF16, conv_groups=8, group_channels=256),
+    ),
     "convolution": (ShortConvolution(2048, 3, BF16),),
     "cross": (CrossAttention(8, 128, 1601),),
     "shared": (SharedCache(0), SharedCache()),

@@ -185,6 +185,14 @@ def test_mamba_keeps_the_same_bytes_at_any_context_and_has_no_kv_heads() -> None
     assert model.num_kv_heads is None
 
 
+def test_more_gpus_than_groups_copy_the_channels_that_heads_of_mamba_2_share() -> None:
+    model = import_config(published("nvidia__Nemotron-H-8B-Base-8K"))
+    # 24 layers of 128 heads of 64 x 128 values; 8,192 channels of heads, and 256 of each of 8 groups
+    whole, sixteenth = (model.cache_curve("bf16", tensor_parallel=count).fixed_bytes for count in (1, 16))
+    assert whole == 24 * (128 * 64 * 128 * 4 + (8192 + 8 * 256) * 4 * 2)
+    assert sixteenth == 24 * (8 * 64 * 128 * 4 + (512 + 256) * 4 * 2)
+
+
 def test_the_shared_transformer_of_zamba_is_stored_once() -> None:
     config = published("Zyphra__Zamba-7B-v1@tfdefault")
     shared = [layer for layer in import_config(config).layers if any(g.role == "mlp" for g in layer.weights)]

@@ -128,7 +128,9 @@ class Mamba2:
         return self.inner + 2 * self.groups * self.state
 
     def cache(self, dtype: StorageFormat | None) -> LayerCache:
-        return RecurrentState(self.heads, self.head_dim * self.state, FP32, self.channels, self.kernel, dtype)
+        return RecurrentState(
+            self.heads, self.head_dim * self.state, FP32, self.inner, self.kernel, dtype, self.groups, 2 * self.state
+        )
 
     def weights(self, hidden: int) -> Groups:
         return (
