@@ -228,6 +228,7 @@ def _in_and_out(hidden: int, narrow: int) -> Groups:
 
 def falcon(view: ConfigView) -> Parts:
     """The new architecture has grouped KV heads, the old one a single KV head where multi_query says so, else MHA."""
+    view.require("ff_factor", 4, "the class reads ffn_hidden_size only")
     shape, bias = _read_old_shape(view, "max_position_embeddings"), view.flag("bias")
     is_new = view.flag("new_decoder_architecture")
     kv_heads = _falcon_kv_heads(view, shape, is_new)

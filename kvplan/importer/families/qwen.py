@@ -48,11 +48,16 @@ def mimo(view: ConfigView) -> Parts:
 
 
 def _dense(view: ConfigView, style: AttentionStyle) -> Parts:
+    _keeps_chunks(view)
     shape = read_shape(view)
     window = _window(view)
     first = shape.num_layers if window is None else view.integer("max_window_layers", low=0)
     windows = layer_windows(view, shape.num_layers, window, lambda index: index >= first)
     return decoder(shape, style=style, mlp=plain_gated_mlp(view, shape), window=windows)
+
+
+def _keeps_chunks(view: ConfigView) -> None:
+    view.pass_over("attention in two chunks reads fewer tokens and keeps them all", "dual_chunk_attention_config")
 
 
 def _window(view: ConfigView) -> int | None:
@@ -82,6 +87,7 @@ def qwen2_moe(view: ConfigView) -> Parts:
 
 def qwen3_moe(view: ConfigView) -> Parts:
     """Per-head norms of q and k; no shared expert; one window for all layers where use_sliding_window says so."""
+    _keeps_chunks(view)
     view.require("shared_expert_intermediate_size", 0, "this family is known without shared experts")
     shape, window = read_shape(view), _window(view)
     mlp = sparse_mlp(view, shape, ())
