@@ -33,8 +33,11 @@ def test_llama_2_7b_keeps_half_a_mebibyte_a_token_and_8_gib_for_four_sequences()
     assert not four.fits
 
 
-def test_70b_in_16_bit_would_not_fit_on_two_h100_before_any_cache() -> None:
-    assert not planned("70b-on-two-h100-at-32k", weight_dtype=None).fits_empty
+def test_70b_in_16_bit_leaves_no_room_for_one_sequence_of_5_gib_on_two_h100() -> None:
+    one = planned("70b-on-two-h100-at-32k", weight_dtype=None, kv_dtype="bf16", batch_size=1)
+    assert one.cache_bytes == 5 * GIB
+    assert one.fits_empty
+    assert one.max_batch_size == 0
 
 
 def test_mha_would_take_four_times_the_cache() -> None:
