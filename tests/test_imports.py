@@ -1,0 +1,59 @@
+"""Importing kvplan is light: NumPy comes with it and nothing heavier."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("pandas", "plotly", "streamlit", "torch", "transformers")
+
+
+def loaded_after(code: str) -> set[str]:
+    """Names of the heavy packages that a fresh process has loaded after `code`."""
+    report = f"{code}\nimport sys\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+    run = subprocess.run([sys.executable, "-c", report], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import kvplan",
+        "import kvplan.cli",
+        "import kvplan.importer",
+        "import kvplan.share, kvplan.explain, kvplan.fleet, kvplan.define",
+        "import kvplan; kvplan.plan(kvplan.Scenario('llama-3.1-8b', 'h100-sxm-80gb')).sentence",
+        "import kvplan; kvplan.import_config('tests/data/configs/Qwen__Qwen3-8B.json')",
+    ],
+)
+def test_a_plan_needs_no_heavy_package(code: str) -> None:
+    assert loaded_after(code) == set()
+
+
+def test_a_sweep_brings_pandas_and_nothing_else() -> None:
+    code = "import kvplan; kvplan.sweep(kvplan.Scenario('llama-3.1-8b', 'h100-sxm-80gb'), context_length='1k,2k')"
+    assert loaded_after(code) == {"pandas"}
+
+
+def test_a_figure_brings_no_torch() -> None:
+    assert loaded_after("import kvplan.charts") <= {"pandas", "plotly"}
+
+
+def test_the_lab_brings_torch_when_it_is_used() -> None:
+    assert "torch" in loaded_after("import kvplan; kvplan.lab.TinyDecoder")
+
+
+def test_every_public_name_can_be_had() -> None:
+    code = "import kvplan\nfor name in kvplan.__all__: getattr(kvplan, name)"
+    assert loaded_after(code) <= set(HEAVY)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    import kvplan
+
+    with pytest.raises(AttributeError, match="module 'kvplan' has no attribute 'plam'"):
+        kvplan.plam  # noqa: B018
