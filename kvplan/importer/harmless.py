@@ -14,11 +14,11 @@ _WHY: dict[str, str] = {
             rope_type rotary_dim rotary_emb_base rotary_pct use_dynamic_ntk use_mrope use_pos_enc use_rotary_pos_emb
             xdrope_section""",
         "only used in training": """aux_loss_alpha block_mlp_init_scale block_out_init_scale block_use_xavier_init
-            conv_use_xavier_init final_w_init_variance_scale init_method init_std initializer_range
-            input_jitter_noise moe_random_routing_dropped_token mtp_loss_scaling_factor neftune_noise_alpha
-            output_router_logits pretraining_tp rescale_prenorm_residual router_aux_loss_coef router_jitter_noise
-            router_z_loss_coef seq_aux summary_activation summary_proj_to_labels summary_type summary_use_proj
-            time_step_init_scheme w_init_variance_scale z_loss_coefficient""",
+            conv_use_xavier_init embedding_initializer_range final_w_init_variance_scale init_method init_std
+            initializer_range input_jitter_noise moe_random_routing_dropped_token mtp_loss_scaling_factor
+            neftune_noise_alpha output_router_logits pretraining_tp rescale_prenorm_residual router_aux_loss_coef
+            router_jitter_noise router_z_loss_coef seq_aux summary_activation summary_proj_to_labels summary_type
+            summary_use_proj time_step_init_scheme w_init_variance_scale z_loss_coefficient""",
         "names or token ids": """_name_or_path architectures auto_map bos_token_id eos_token eos_token_id id2label
             im_end_id im_newline_id im_start_id is_llama_config label2id mask_init_id max_tokenizer_truncation
             model_type n_special name_or_path org_vocab_size pad_id pad_token pad_token_id predict_special_tokens

@@ -47,10 +47,18 @@ INDEXER: dict[str, Any] = {
     "index_topk": [32, "absent"],
     "mlp_layer_types": [lambda c: ["dense" if i % 2 else "sparse" for i in range(c["num_hidden_layers"])], "absent"],
 }
+LISTED: dict[str, Any] = {
+    "first_k_dense_replace": ["absent"],
+    "mlp_layer_types": [lambda c: ["dense" if i % 2 else "sparse" for i in range(c["num_hidden_layers"])], "absent"],
+}
 V4_KINDS = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 FAMILIES: dict[str, dict[str, Any]] = {
     "deepseek_v2": LATENT | EXPERTS,
     "deepseek_v3": LATENT | EXPERTS,
+    "sarvam_mla": LATENT | EXPERTS,
+    "glm4_moe_lite": LATENT | EXPERTS | LISTED,
+    "axk1": LATENT | EXPERTS | LISTED | {"q_lora_rank": [24, 32]},
+    "youtu": LATENT,
     "deepseek_v32": LATENT | EXPERTS | INDEXER,
     "glm_moe_dsa": LATENT
     | EXPERTS
@@ -117,6 +125,14 @@ def test_a_token_of_deepseek_v3_reads_eight_of_256_experts() -> None:
 def test_kimi_k2_is_read_as_deepseek_v3() -> None:
     config = published("deepseek-ai__DeepSeek-V3")
     assert import_config({**config, "model_type": "kimi_k2"}).layers == import_config(config).layers
+
+
+def test_the_router_of_mistral_4_has_the_dtype_of_the_model_where_that_of_deepseek_stays_float32() -> None:
+    model = import_config(published("mistralai__Mistral-Small-4-119B-2603@tfdefault"))
+    assert (model.num_params, model.weight_bytes("bf16")) == (118972826624, 2 * 118972826624)
+    router = 58 * 256 * 7168
+    model = import_config(published("deepseek-ai__DeepSeek-V3"))
+    assert model.weight_bytes("bf16") == 2 * model.num_params + 2 * router
 
 
 def test_a_layer_that_shares_an_indexer_keeps_no_index_key() -> None:

@@ -66,7 +66,7 @@ def latent_shape(view: ConfigView, rope: int) -> Shape:
     )
 
 
-def read_latent(view: ConfigView, q_rank_if_absent: int) -> Latent:
+def read_latent(view: ConfigView, q_rank_if_absent: int | None) -> Latent:
     """The latent sizes. `q_lora_rank: null` means one query projection; an absent one means the class default."""
     return Latent(
         q_rank=nullable(view, "q_lora_rank", q_rank_if_absent),
@@ -77,10 +77,10 @@ def read_latent(view: ConfigView, q_rank_if_absent: int) -> Latent:
     )
 
 
-def nullable(view: ConfigView, name: str, absent: int) -> int | None:
+def nullable(view: ConfigView, name: str, absent: int | None) -> int | None:
     """A whole number where null has a meaning of its own: null gives None, an absent key gives `absent`."""
     stated: int | None = view.integer(name, default=None)
-    if stated is not None or is_null(view, name):
+    if stated is not None or is_null(view, name) or absent is None:
         return stated
     view.note(f"{name} is not in the config; the class default {absent} is used")
     return absent
@@ -89,43 +89,77 @@ def nullable(view: ConfigView, name: str, absent: int) -> int | None:
 # ----------------------------------------------------------------------------------------------- deepseek v2 and v3
 
 
-def latent_experts(view: ConfigView, hidden: int) -> Groups:
-    """A router that stays float32, routed experts, and shared ones as one MLP."""
+def float32_router(experts: int, hidden: int) -> Groups:
+    """A router that stays float32 whatever the dtype."""
+    return pinned_matrix("router", experts, hidden)
+
+
+def latent_experts(
+    view: ConfigView, hidden: int, gate: Callable[[int, int], Groups] = float32_router, extra: Groups = ()
+) -> Groups:
+    """A router (of experts and hidden size), routed experts, shared ones as one MLP, and what else the class adds."""
     experts = view.integer("n_routed_experts", "num_local_experts", "num_experts")
     width = view.integer("moe_intermediate_size")
-    return mixture(
-        pinned_matrix("router", experts, hidden),
+    moe = mixture(
+        gate(experts, hidden),
         hidden,
         width,
         experts,
         view.integer("num_experts_per_tok", "num_experts_per_token"),
         shared=width * view.integer("n_shared_experts", "num_shared_experts", low=0),
     )
+    return (*moe, *extra)
 
 
-def deepseek_v2(view: ConfigView) -> Parts:
-    """Latent attention and experts; biases of the MLPs where mlp_bias says so (refused: experts have none)."""
-    return _deepseek(view, q_rank_if_absent=1536)
-
-
-def deepseek_v3(view: ConfigView) -> Parts:
-    """As v2."""
-    return _deepseek(view, q_rank_if_absent=1536)
-
-
-def _deepseek(view: ConfigView, q_rank_if_absent: int) -> Parts:
-    latent = read_latent(view, q_rank_if_absent)
+def deepseek(view: ConfigView) -> Parts:
+    """DeepSeek V2 and V3, Kimi K2: latent attention; dense MLPs first, then experts."""
+    latent = read_latent(view, 1536)
     shape = latent_shape(view, latent.rope)
+    return _latent_decoder(view, shape, latent, first_layers(view, shape), latent_experts(view, shape.hidden))
+
+
+def sarvam_mla(view: ConfigView) -> Parts:
+    """As DeepSeek V3, where an absent q_lora_rank means one query projection."""
+    latent = read_latent(view, None)
+    shape = latent_shape(view, latent.rope)
+    return _latent_decoder(view, shape, latent, first_layers(view, shape), latent_experts(view, shape.hidden))
+
+
+def glm4_moe_lite(view: ConfigView) -> Parts:
+    """As DeepSeek V3; mlp_layer_types says which layers are dense, the first where it is absent."""
+    latent = read_latent(view, 768)
+    shape = latent_shape(view, latent.rope)
+    return _latent_decoder(view, shape, latent, dense_layers(view, shape), latent_experts(view, shape.hidden))
+
+
+def axk1(view: ConfigView) -> Parts:
+    """As DeepSeek V3, with a norm behind the experts of each layer."""
+    latent = read_latent(view, 1536)
+    shape = latent_shape(view, latent.rope)
+    moe = latent_experts(view, shape.hidden, extra=norm(shape.hidden))
+    return _latent_decoder(view, shape, latent, dense_layers(view, shape), moe)
+
+
+def mistral4(view: ConfigView) -> Parts:
+    """As DeepSeek V3 with a router in the model's dtype."""
+    latent = read_latent(view, 1024)
+    shape = latent_shape(view, latent.rope)
+    moe = latent_experts(view, shape.hidden, lambda experts, hidden: router(hidden, experts))
+    return _latent_decoder(view, shape, latent, first_layers(view, shape), moe)
+
+
+def first_layers(view: ConfigView, shape: Shape) -> list[bool]:
+    """Which layers are dense: the first `first_k_dense_replace`."""
+    first = view.integer("first_k_dense_replace", low=0)
+    return [index < first for index in range(shape.num_layers)]
+
+
+def _latent_decoder(view: ConfigView, shape: Shape, latent: Latent, is_dense: Sequence[bool], moe: Groups) -> Parts:
     common_switches(view)
     dense = gated_mlp(shape.hidden, view.integer("intermediate_size"))
-    moe = latent_experts(view, shape.hidden)
     common = _latent_weights(view, shape, latent)
     cache = LatentAttention(latent.kv_rank, latent.rope)
-    first = view.integer("first_k_dense_replace", low=0)
-    layers = layers_of(
-        [index < first for index in range(shape.num_layers)],
-        lambda is_dense: Layer(cache, (*common, *(dense if is_dense else moe)), shape.heads),
-    )
+    layers = layers_of(is_dense, lambda found: Layer(cache, (*common, *(dense if found else moe)), shape.heads))
     return with_outer(shape, layers, norm(shape.hidden, role="final_norm"))
 
 
@@ -143,19 +177,28 @@ def _latent_weights(view: ConfigView, shape: Shape, latent: Latent) -> Groups:
 
 def minicpm3(view: ConfigView) -> Parts:
     """Latent attention with a dense MLP; v_head_dim absent means hidden / heads."""
-    hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
     latent = Latent(
         q_rank=nullable(view, "q_lora_rank", 768),
         kv_rank=view.integer("kv_lora_rank"),
         nope=view.integer("qk_nope_head_dim"),
         rope=view.integer("qk_rope_head_dim"),
-        value=view.integer("v_head_dim", default=hidden // heads),
+        value=view.integer("v_head_dim", default=view.integer("hidden_size") // view.integer("num_attention_heads")),
     )
+    return _latent_dense(view, latent, view.flag("mlp_bias"))
+
+
+def youtu(view: ConfigView) -> Parts:
+    """Latent attention with a dense MLP without biases."""
+    view.require("mlp_bias", False, "biases of the MLPs are not known in this family")
+    return _latent_dense(view, read_latent(view, 1536), mlp_bias=False)
+
+
+def _latent_dense(view: ConfigView, latent: Latent, mlp_bias: bool) -> Parts:
     shape = latent_shape(view, latent.rope)
-    mlp = gated_mlp(hidden, view.integer("intermediate_size"), bias=view.flag("mlp_bias"))
+    mlp = gated_mlp(shape.hidden, view.integer("intermediate_size"), bias=mlp_bias)
     weights = (*_latent_weights(view, shape, latent), *mlp)
-    layer = Layer(LatentAttention(latent.kv_rank, latent.rope), weights, heads)
-    return with_outer(shape, (layer,) * shape.num_layers, norm(hidden, role="final_norm"))
+    layer = Layer(LatentAttention(latent.kv_rank, latent.rope), weights, shape.heads)
+    return with_outer(shape, (layer,) * shape.num_layers, norm(shape.hidden, role="final_norm"))
 
 
 # ------------------------------------------------------------------------------------------ sparse latent attention
@@ -210,10 +253,8 @@ def _indexed(view: ConfigView, own_indexers: Callable[[int], list[bool]], q_rank
 
 def dense_layers(view: ConfigView, shape: Shape) -> list[bool]:
     kinds = layer_list(view, "mlp_layer_types", shape.num_layers, ("dense", "sparse"))
-    first = view.integer("first_k_dense_replace", low=0)
-    if kinds is not None:
-        return [kind == "dense" for kind in kinds]
-    return [index < first for index in range(shape.num_layers)]
+    first = first_layers(view, shape)
+    return first if kinds is None else [kind == "dense" for kind in kinds]
 
 
 def _indexed_layer(view: ConfigView, shape: Shape, latent: Latent, q_rank: int) -> Callable[[tuple[bool, bool]], Layer]:
@@ -410,7 +451,7 @@ _INDEX_DEFAULTS = {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 6
 
 FAMILIES = {
     "deepseek_v2": Family(
-        deepseek_v2,
+        deepseek,
         {
             "vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
             "num_attention_heads": 32, "max_position_embeddings": 2048, "tie_word_embeddings": False,
@@ -419,8 +460,49 @@ FAMILIES = {
             "moe_intermediate_size": 1407,
         },
     ),
-    "deepseek_v3": Family(deepseek_v3, _V3_DEFAULTS),
-    "kimi_k2": Family(deepseek_v3, _V3_DEFAULTS),
+    "deepseek_v3": Family(deepseek, _V3_DEFAULTS),
+    "kimi_k2": Family(deepseek, _V3_DEFAULTS),
+    "sarvam_mla": Family(
+        sarvam_mla,
+        {
+            **_V3_DEFAULTS, "vocab_size": 262144, "hidden_size": 4096, "intermediate_size": 16384,
+            "num_hidden_layers": 32, "num_attention_heads": 64, "n_routed_experts": 128, "first_k_dense_replace": 1,
+        },
+    ),
+    "glm4_moe_lite": Family(
+        glm4_moe_lite,
+        {
+            **_V3_DEFAULTS, "vocab_size": 154880, "hidden_size": 2048, "intermediate_size": 10240,
+            "moe_intermediate_size": 1536, "num_hidden_layers": 47, "num_attention_heads": 20, "n_routed_experts": 64,
+            "v_head_dim": 256, "qk_nope_head_dim": 192, "num_experts_per_tok": 4, "first_k_dense_replace": 1,
+            "max_position_embeddings": 202752,
+        },
+    ),
+    "axk1": Family(
+        axk1,
+        {
+            **_V3_DEFAULTS, "vocab_size": 163840, "num_attention_heads": 64, "n_routed_experts": 192,
+            "first_k_dense_replace": 1, "max_position_embeddings": 32768,
+        },
+    ),
+    "mistral4": Family(
+        mistral4,
+        {
+            **_V3_DEFAULTS, "vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 12288,
+            "num_hidden_layers": 36, "num_attention_heads": 32, "n_routed_experts": 128, "kv_lora_rank": 256,
+            "qk_nope_head_dim": 64, "num_experts_per_tok": 4, "first_k_dense_replace": 0,
+            "max_position_embeddings": 1048576,
+        },
+    ),
+    "youtu": Family(
+        youtu,
+        {
+            "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 32,
+            "num_attention_heads": 16, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "qk_nope_head_dim": 128, "max_position_embeddings": 131072, "tie_word_embeddings": True,
+            "attention_bias": False,
+        },
+    ),
     "deepseek_v32": Family(
         deepseek_v32, {**_V3_DEFAULTS, **_INDEX_DEFAULTS, "max_position_embeddings": 163840}
     ),
