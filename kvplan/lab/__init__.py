@@ -20,25 +20,45 @@ except ImportError as _missing:
     ) from _missing
 
 from kvplan.lab.caches import Cache, DynamicCache, PagedCache, QuantizedCache, SlidingCache, StaticCache
+from kvplan.lab.checks import CHECKS, check_matrix
 from kvplan.lab.faults import FAMILIES, FAULTS, Fault
+from kvplan.lab.fingerprint import Fingerprint, Mystery, fingerprint, mystery
 from kvplan.lab.generation import generate
+from kvplan.lab.heads import (
+    duplicate_kv_heads,
+    duplication_difference,
+    head_choices,
+    mean_pool_kv_heads,
+    shrink,
+    train,
+    training_model,
+    wiring,
+)
 from kvplan.lab.kinds import CACHES, new_cache
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.parity import Gate, ParityResult, check_parity
+from kvplan.lab.planner import cache_formula, crossovers, ladder, misconceptions, model_like, seventy_billion
+from kvplan.lab.real import CheckpointResult, check_checkpoint
 from kvplan.lab.reference import Uncached, uncached, uncached_generation
+from kvplan.lab.savings import cat_bytes, measure_savings, projections, savings_model
 from kvplan.lab.scenarios import RowDifference, Scenario
 from kvplan.lab.shape import Shape
+from kvplan.lab.trace import trace, trace_grid
 from kvplan.lab.variants import in_dtype, variant
 from kvplan.lab.weights import from_gpt2, from_llama
 
 __all__ = [
     "CACHES",
+    "CHECKS",
     "FAMILIES",
     "FAULTS",
     "Cache",
+    "CheckpointResult",
     "DynamicCache",
     "Fault",
+    "Fingerprint",
     "Gate",
+    "Mystery",
     "PagedCache",
     "ParityResult",
     "QuantizedCache",
@@ -49,13 +69,37 @@ __all__ = [
     "StaticCache",
     "TinyDecoder",
     "Uncached",
+    "cache_formula",
+    "cat_bytes",
+    "check_checkpoint",
+    "check_matrix",
     "check_parity",
+    "crossovers",
+    "duplicate_kv_heads",
+    "duplication_difference",
+    "fingerprint",
     "from_gpt2",
     "from_llama",
     "generate",
+    "head_choices",
     "in_dtype",
+    "ladder",
+    "mean_pool_kv_heads",
+    "measure_savings",
+    "misconceptions",
+    "model_like",
+    "mystery",
     "new_cache",
+    "projections",
+    "savings_model",
+    "seventy_billion",
+    "shrink",
+    "trace",
+    "trace_grid",
+    "train",
+    "training_model",
     "uncached",
     "uncached_generation",
     "variant",
+    "wiring",
 ]

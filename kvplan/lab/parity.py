@@ -62,40 +62,11 @@ class UsualLine:
 
 
 @dataclass(frozen=True)
-class ParityResult:
-    """The verdict of the gate of the dtype that was run, and everything behind it.
-
-    passed, max_abs_diff, max_abs_logit, bar: of `gate`. logic: the same check in float64 (`gate` itself in float64).
-    r: max_abs_diff / (eps * max_abs_logit). rows: one record for each compared row of logits.
-    """
+class Comparison:
+    """Rows of cached and uncached logits, and the verdict of a gate over all of them."""
 
     gate: Gate
-    logic: Gate
     rows: tuple[RowDifference, ...]
-    trial: Trial
-    exact_shapes: bool
-    r: float
-
-    @property
-    def model(self) -> TinyDecoder:
-        """The decoder that was run: a variant of the one given, where a fault needed other positions or a window."""
-        return self.trial.model
-
-    @property
-    def dtype(self) -> str:
-        return self.trial.model.shape.dtype
-
-    @property
-    def cache(self) -> str:
-        return self.trial.cache
-
-    @property
-    def fault(self) -> Fault | None:
-        return self.trial.fault
-
-    @property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        return self.trial.scenarios
 
     @property
     def passed(self) -> bool:
@@ -112,6 +83,15 @@ class ParityResult:
     @property
     def bar(self) -> float:
         return self.gate.bar
+
+    @property
+    def dtype(self) -> str:
+        return self.gate.dtype
+
+    @property
+    def r(self) -> float:
+        """The largest difference over eps times the largest logit."""
+        return self.max_abs_diff / (torch.finfo(DTYPES[self.dtype]).eps * self.max_abs_logit)
 
     @property
     def bit_equal(self) -> bool:
@@ -147,36 +127,79 @@ class ParityResult:
         return tuple(UsualLine(*line, is_over=self.max_abs_diff > line[0]) for line in USUAL_LINES)
 
     @property
+    def what(self) -> str:
+        """The cache that was checked, in words."""
+        return "cached"
+
+    @property
+    def remark(self) -> str:
+        """What a passed check should add about itself."""
+        return ""
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with its numbers."""
+        where = f"over {len(self.rows)} rows in {self.dtype}, {self.what}"
+        size = f"largest difference {self.max_abs_diff:.2g} against a bar of {self.bar:.2g} ({self.gate.formula})"
+        row = self.first_over_bar
+        if row is not None:
+            at = f"first at position {row.position} of row {row.row} ({row.phase})"
+            return f"Cached and uncached logits differ: {size}, {where}, {at}."
+        verdict = "are bit-equal" if self.bit_equal else "agree"
+        return f"Cached and uncached logits {verdict}: {size}, {where}{self.remark}."
+
+    def table(self) -> pd.DataFrame:
+        """One line a compared row: scenario, generation, row, phase, position, token, differences, margin, tokens."""
+        return pd.DataFrame([{**vars(row), "same_token": row.same_token, "bar": self.bar} for row in self.rows])
+
+
+@dataclass(frozen=True)
+class ParityResult(Comparison):
+    """The verdict of the gate of the dtype that was run, and everything behind it.
+
+    passed, max_abs_diff, max_abs_logit, bar, r: of `gate`. rows: one record for each compared row of logits.
+    logic: the same check in float64 and ordinary shapes, so that half precision hides nothing.
+    """
+
+    logic: Gate
+    trial: Trial
+    exact_shapes: bool
+
+    @property
+    def model(self) -> TinyDecoder:
+        """The decoder that was run: a variant of the one given, where a fault needed other positions or a window."""
+        return self.trial.model
+
+    @property
+    def cache(self) -> str:
+        return self.trial.cache
+
+    @property
+    def fault(self) -> Fault | None:
+        return self.trial.fault
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        return self.trial.scenarios
+
+    @property
     def exceeds_window(self) -> bool:
         """Whether some row was longer than the model's window, so that the window was tried at all."""
         window = self.model.shape.window
         return window is not None and max(row.position for row in self.rows) >= window
 
     @property
-    def sentence(self) -> str:
-        """The verdict in one sentence, with its numbers."""
-        where = f"over {len(self.rows)} rows in {self.dtype}, {self.cache} cache"
-        size = f"largest difference {self.max_abs_diff:.2g} against a bar of {self.bar:.2g} ({self.gate.formula})"
-        if not self.passed:
-            return f"Cached and uncached logits differ: {size}, {where}{self._first()}."
-        verdict = "are bit-equal" if self.bit_equal else "agree"
-        return f"Cached and uncached logits {verdict}: {size}, {where}{self._but()}."
+    def what(self) -> str:
+        return f"{self.cache} cache"
 
-    def _first(self) -> str:
-        row = self.first_over_bar
-        return "" if row is None else f", first at position {row.position} of row {row.row} ({row.phase})"
-
-    def _but(self) -> str:
+    @property
+    def remark(self) -> str:
         if self.logic.passed:
             return ""
         return (
             f"; but {self.dtype} cannot see it: in float64 the same cache is off by {self.logic.max_abs_diff:.2g},"
             f" over its bar of {self.logic.bar:.2g}"
         )
-
-    def table(self) -> pd.DataFrame:
-        """One line a compared row: scenario, generation, row, phase, position, token, differences, margin, tokens."""
-        return pd.DataFrame([{**vars(row), "same_token": row.same_token, "bar": self.bar} for row in self.rows])
 
 
 def check_parity(
@@ -200,10 +223,9 @@ def check_parity(
     trial = prepare(model, prompt, num_new_tokens, cache, fault, rows, generations)
     differences = _measure(trial, trial.model, exact_shapes)
     dtype = trial.model.shape.dtype
-    gate = _gate(dtype, differences, exact_shapes)
-    logic = _gate("float64", _in_float64(trial, differences, exact_shapes), False)
-    r = gate.max_abs_diff / (torch.finfo(DTYPES[dtype]).eps * gate.max_abs_logit)
-    return ParityResult(gate, logic, differences, trial, exact_shapes, r)
+    gate = exact_gate(dtype, differences) if exact_shapes else gate_of(dtype, differences)
+    logic = gate_of("float64", _in_float64(trial, differences, exact_shapes))
+    return ParityResult(gate, differences, logic, trial, exact_shapes)
 
 
 def _measure(trial: Trial, model: TinyDecoder, exact: bool) -> tuple[RowDifference, ...]:
@@ -218,11 +240,19 @@ def _in_float64(trial: Trial, rows: tuple[RowDifference, ...], exact: bool) -> t
     return _measure(trial, in_dtype(trial.model, "float64"), False)
 
 
-def _gate(dtype: str, rows: Sequence[RowDifference], exact: bool) -> Gate:
-    diff, logit = max(row.max_abs_diff for row in rows), max(row.max_abs_logit for row in rows)
-    if exact:
-        return Gate("exact shapes", dtype, diff, logit, 0.0, "torch.equal")
+def gate_of(dtype: str, rows: Sequence[RowDifference]) -> Gate:
+    """The logic gate in float64, the number gate in any other dtype."""
+    diff, logit = _largest(rows)
     if dtype == "float64":
         return Gate("logic", dtype, diff, logit, LOGIC_BAR * max(1.0, logit), "1e-9 * max(1, largest logit)")
     bar = NUMBER_BAR[dtype] * torch.finfo(DTYPES[dtype]).eps * logit
     return Gate("number", dtype, diff, logit, bar, f"{NUMBER_BAR[dtype]} * eps * largest logit")
+
+
+def exact_gate(dtype: str, rows: Sequence[RowDifference]) -> Gate:
+    """In exact shapes the bar is zero."""
+    return Gate("exact shapes", dtype, *_largest(rows), 0.0, "torch.equal")
+
+
+def _largest(rows: Sequence[RowDifference]) -> tuple[float, float]:
+    return max(row.max_abs_diff for row in rows), max(row.max_abs_logit for row in rows)

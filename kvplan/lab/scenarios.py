@@ -188,9 +188,15 @@ def _read_prompts(
 
 
 def _compare(where: tuple[str, int, int, str, int], cached: Tensor, truth: Uncached) -> list[RowDifference]:
-    """Rows of cached logits (S, V) against the truth's rows from position `where[4]` on."""
+    start = where[4]
+    return compare(where, cached, truth.logits[start : start + len(cached)], truth.tokens)
+
+
+def compare(
+    where: tuple[str, int, int, str, int], cached: Tensor, uncached: Tensor, tokens: Sequence[int]
+) -> list[RowDifference]:
+    """Rows of cached and uncached logits (S, V); where: scenario, generation, row, phase, position of the first."""
     scenario, generation, row, phase, start = where
-    uncached = truth.logits[start : start + len(cached)]  # (S, V)
     diff = (cached.double() - uncached.double()).abs().nan_to_num(nan=torch.inf).amax(1)  # (S,)
     top = uncached.double().topk(2, 1).values  # (S, 2)
     columns = zip(
@@ -203,6 +209,6 @@ def _compare(where: tuple[str, int, int, str, int], cached: Tensor, truth: Uncac
         strict=True,
     )
     return [
-        RowDifference(scenario, generation, row, phase, position, truth.tokens[position], *rest)
+        RowDifference(scenario, generation, row, phase, position, tokens[position], *rest)
         for position, *rest in columns
     ]
