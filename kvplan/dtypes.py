@@ -156,8 +156,19 @@ def _weight_formats() -> list[StorageFormat]:
         + [StorageFormat(name, 2, 1, scales, layout=text, source=url) for name, scales, text, url in four_bit]
         + [StorageFormat("mxfp6", 4, 3, (Scale(1, 32, 1),), layout="6 bits a value, one e8m0 byte for 32 values", source=_OCP)]
         + [StorageFormat(n, v, b, s, layout=t, source=_COMPRESSED) for g in (32, 64, 128) for n, v, b, s, t in _groups(g)]
+        + [_KIMI_INT4]
         + _hqq_formats()
     )  # fmt: skip
+
+
+_KIMI_INT4 = StorageFormat(
+    "ct_int4_sym_g32_shape32",
+    2,
+    1,
+    (Scale(1, 32, 2), Scale(ALL, ALL, 8)),
+    layout="as ct_int4_sym_g32 with a weight_shape of two int32",
+    source=_COMPRESSED,
+)
 
 
 def _hqq_formats() -> list[StorageFormat]:

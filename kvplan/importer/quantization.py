@@ -60,10 +60,9 @@ def read_scheme(view: ConfigView, model_type: str, companion: Mapping[str, Any] 
     Raises UnsupportedConfigError where it cannot be applied exactly.
     """
     _refuse_other_places(view, companion)
-    if not view.has("quantization_config"):
-        view.pass_over("null means not quantized", "quantization_config")
+    config = _stated(view)
+    if config is None:
         return None
-    config = view.child("quantization_config")
     method = config.text("quant_method", default="")
     if method not in _METHODS:
         raise config.unsupported(f"quant_method is {shorten(method)!r}; known: {', '.join(_METHODS)}")
@@ -72,15 +71,25 @@ def read_scheme(view: ConfigView, model_type: str, companion: Mapping[str, Any] 
     return scheme
 
 
+def _stated(view: ConfigView) -> ConfigView | None:
+    """The quantization_config of the outer object, or of its text_config; both would be one too many."""
+    view.pass_over("null means not quantized", "quantization_config")
+    inner = view.data.get("text_config")
+    has_inner = isinstance(inner, Mapping) and bool(inner.get("quantization_config"))
+    if has_inner and view.has("quantization_config"):
+        raise view.unsupported("quantization_config stands both here and in text_config")
+    if has_inner:
+        return view.child("text_config").child("quantization_config")
+    return view.child("quantization_config") if view.has("quantization_config") else None
+
+
 def _refuse_other_places(view: ConfigView, companion: Mapping[str, Any] | None) -> None:
     for key in ("quantization", "compression_config"):
         if view.has(key):
             raise view.unsupported(f"{key} describes a quantized checkpoint in a layout that no rule applies")
     for key, inner in view.data.items():
-        if isinstance(inner, Mapping) and inner.get("quantization_config"):
-            method = inner["quantization_config"]
-            name = method.get("quant_method") if isinstance(method, Mapping) else method
-            raise view.unsupported(f"{key} quantization_config: no rule applies quant_method {shorten(name)!r} there")
+        if key != "text_config" and isinstance(inner, Mapping) and inner.get("quantization_config"):
+            raise view.unsupported(f"{key} has a quantization_config, where no rule reads one")
     if companion is not None:
         _refuse_companion(companion)
 
@@ -158,9 +167,49 @@ _BITSANDBYTES_SETTINGS = (
     "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "llm_int8_enable_fp32_cpu_offload", "llm_int8_threshold",
 )  # fmt: skip
 
+
+def _compressed_tensors(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
+    """Packed int4 of Kimi K2.5 and K2.6: the routed experts, in groups of 32 with a bf16 scale each."""
+    known = "only the packed int4 layout of kimi_k25, in groups of 32, is known"
+    if model_type != "kimi_k25" or config.text("format") != "pack-quantized":
+        found = f"{shorten(repr(config.data.get('format')))} of {model_type}"
+        raise config.unsupported(f"quant_method is 'compressed-tensors', format {found}: {known}")
+    groups = config.mapping("config_groups")
+    if list(groups) != ["group_0"] or _plain_group(groups["group_0"]) != _INT4_GROUPS_OF_32:
+        raise config.unsupported(f"config_groups differs from what is known: {known}")
+    config.require("kv_cache_scheme", None, "a checkpoint with cache scales is not known")
+    config.pass_over("how far the library is", "quantization_status", "global_compression_ratio")
+    patterns = set(config.texts("ignore"))
+    if patterns != set(_KIMI_IGNORES):
+        raise config.unsupported("ignore differs from the modules that kimi_k25 is known to leave out")
+    return Scheme(WEIGHT_FORMATS["ct_int4_sym_g32_shape32"], lambda group: group.role == "routed_experts")
+
+
+_INT4_GROUPS_OF_32 = {
+    "targets": ["Linear"],
+    "weights": {
+        "dynamic": False, "group_size": 32, "num_bits": 4, "observer": "minmax", "observer_kwargs": {},
+        "strategy": "group", "symmetric": True, "type": "int",
+    },
+}  # fmt: skip
+_KIMI_IGNORES = (
+    "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", "re:.*lm_head.*",
+    "re:vision_tower.*", "re:mm_projector.*",
+)  # fmt: skip
+"""What is left of the projections are the routed experts, `mlp.experts.N.*_proj`."""
+
+
+def _plain_group(group: Any) -> Any:
+    """A config group without its null entries."""
+    if not isinstance(group, Mapping):
+        return group
+    return {key: _plain_group(value) for key, value in group.items() if value is not None}
+
+
 _METHODS: dict[str, Callable[[ConfigView, str, ConfigView], Scheme]] = {
     "fp8": _fp8,
     "mxfp4": _mxfp4,
     "bitsandbytes": _bitsandbytes,
+    "compressed-tensors": _compressed_tensors,
 }
 """Every quant_method that is applied exactly."""

@@ -310,6 +310,12 @@ def test_a_text_config_that_is_no_object_is_an_error_that_says_so() -> None:
         import_config({**read("llava-hf__llava-1.5-7b-hf"), "text_config": 7})
 
 
+def test_a_class_of_text_alone_is_refused_since_its_towers_are_not_built() -> None:
+    config = {**read("google__gemma-3-4b-it"), "architectures": ["Gemma3ForCausalLM"]}
+    with pytest.raises(UnsupportedConfigError, match="Gemma3ForCausalLM"):
+        import_config(config)
+
+
 def test_an_omni_model_counts_its_thinker_and_says_that_it_does_not_speak() -> None:
     config = read("Qwen__Qwen2.5-Omni-7B-AWQ")
     del config["quantization_config"]

@@ -16,7 +16,18 @@ ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in (DATA / "weight_totals.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 EXACT_QUANTIZED = {"IrfanUruchi/Llama-3.1-8B-Computer-Networks-LLM", "jeevanchaps/Meta-Llama3.1-8B-Instruct-assessment"}
-REFUSED: dict[str, str] = {}
+REFUSED = {
+    "Arp1tMoga/fast_qwen": "quantization describes",
+    "IDLEOAK/openpangu-lightweight-methods": "PanguEmbedded",
+    "alibaba/Logics-Thinking": "logics",
+    "gaoqinqinshan/qingshanyiliao": "gptq",
+    "hbcbh1999/llama3v": "llama3v",
+    "junqi-jiang/oasstpythia1.5brm": "gpt_neox_reward_model",
+    "oguzaybilir/LocateAnything-3B-FineTuning": "causal_attn",
+    "roshinpv/mpx": "quantization describes",
+    "wxiangqi1202-cpu/deskocr2-ascend": "deepseek_vl_v2",
+}
+"""Checkpoints that no rule counts, and a word of the refusal."""
 
 
 def weight_bytes(row: dict[str, Any]) -> int:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from kvplan.attention import CrossAttention
-from kvplan.blocks import Groups, attention, gated_mlp, norm, vector
+from kvplan.blocks import Groups, attention, embedding, gated_mlp, norm, vector
+from kvplan.errors import shorten
 from kvplan.importer.decoder import Parts, Shape, attention_cache, layers_of, read_shape, with_outer
 from kvplan.importer.families import Family, Rule, families, towers
 from kvplan.importer.view import ConfigView
@@ -36,9 +37,17 @@ def language(view: ConfigView, key: str, default_type: str, tied: Callable[[Conf
         view.note(f"tie_word_embeddings is read as {str(decided).lower()}, as the class of the wrapper does")
     inner.decide("tie_word_embeddings", decided)
     if not is_flat:
+        _refuse_text_class(view, key)
         view.pass_over("the class reads the sizes of the inner object", "vocab_size", "hidden_size")
         inner.pass_over("read with the outer dtype", "dtype", "torch_dtype")
     return family.rule(inner)
+
+
+def _refuse_text_class(view: ConfigView, key: str) -> None:
+    """`architectures` says what is counted; a class of the text alone would leave the towers out."""
+    names = view.texts("architectures", default=[])
+    if names and names[0].endswith("ForCausalLM"):
+        raise view.unsupported(f"architectures names {shorten(names[0])}, a class of text alone; import {key} instead")
 
 
 def _text_family(view: ConfigView, model_type: str) -> Family:
@@ -373,7 +382,7 @@ def mllama(view: ConfigView) -> Parts:
         [index in crossing for index in range(shape.num_layers)],
         lambda crosses: _mllama_layer(shape, width, tokens if crosses else None),
     )
-    extra = vector("embedding", 8 * shape.hidden)  # eight rows for image tokens, which the head lacks
+    extra = embedding(8, shape.hidden)  # rows for image tokens, which the head lacks
     parts = with_outer(shape, layers, norm(shape.hidden, role="final_norm"), extra)
     return with_towers(parts, _mllama_tower(vision), _mllama_projector(vision, shape.hidden))
 
@@ -550,6 +559,15 @@ FAMILIES: dict[str, Family] = {
     "phi3_v": Family(language_only("text_config", "phi3", ("embd_layer", "img_processor")), {}),
     "phi4mm": Family(
         language_only("text_config", "phi3", ("embd_layer", "audio_processor", "vision_lora", "speech_lora")), {}
+    ),
+    "gemma3n": Family(
+        language_only(
+            "text_config",
+            "gemma3n_text",
+            ("vision_config", "audio_config"),
+            ("audio_soft_tokens_per_image", "vision_soft_tokens_per_image"),
+        ),
+        {},
     ),
     "qwen2_vl": Family(own_tower("qwen2_vl_text", either_tie, towers.qwen2_vl, towers.QWEN2_VL_DEFAULTS), {}),
     "qwen2_5_vl": Family(own_tower("qwen2_5_vl_text", either_tie, towers.qwen2_5_vl, towers.QWEN25_VL_DEFAULTS), {}),
