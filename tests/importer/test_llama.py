@@ -97,6 +97,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     | {name: [True, False, "absent"] for name in ("use_qkv_bias", "qk_layernorm", "use_parallel_residual")},
     "starcoder2": SIZES | HEAD_DIM | WINDOW | {"use_bias": [True, False, "absent"]},
     "nemotron": SIZES | HEAD_DIM | BIASES,
+    "jais2": SIZES | MHA | HEAD_DIM | BIASES,
+    "iquestcoder": SIZES | HEAD_DIM | BIASES,
 }
 
 

@@ -427,6 +427,7 @@ FAMILIES = {
         mixtral,
         class_sizes(32000, 4096, 14336, 32, 32, 8, 131072, False, num_experts_per_tok=2, num_local_experts=8),
     ),
+    "iquestcoder": Family(llama, class_sizes(76800, 5120, 27648, 80, 40, 8, 131072, False, head_dim=128)),
     "granite": Family(llama, class_sizes(32000, 4096, 11008, 32, 32, None, 2048, False)),
     "granitemoe": Family(granitemoe, _GRANITE_MOE),
     "granitemoeshared": Family(granitemoe, _GRANITE_MOE),
@@ -459,6 +460,9 @@ FAMILIES = {
     "starcoder2": Family(starcoder2, class_sizes(49152, 3072, 12288, 30, 24, 2, 4096, True, use_bias=True)),
     "nemotron": Family(
         nemotron, class_sizes(256000, 6144, 24576, 32, 48, None, 4096, False, attention_bias=False, mlp_bias=False)
+    ),
+    "jais2": Family(
+        nemotron, class_sizes(150272, 3328, 26624, 32, 26, None, 8192, False, attention_bias=True, mlp_bias=True)
     ),
     "nemotron-nas": Family(nemotron_nas, _UNTIED),
 }  # fmt: skip
