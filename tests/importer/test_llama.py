@@ -229,6 +229,14 @@ def test_a_linear_layer_in_the_place_of_attention_or_mlp_is_counted() -> None:
     assert import_config(config).num_params == before - attention - mlp + 2 * 8192 * 8192
 
 
+@pytest.mark.parametrize("ratio", [0, -1.5, 1e308])
+def test_an_mlp_width_of_nemotron_nas_must_be_believable(ratio: float) -> None:
+    config = published("nvidia__Llama-3_3-Nemotron-Super-49B-v1")
+    config["block_configs"][1]["ffn"]["ffn_mult"] = ratio
+    with pytest.raises(ConfigError, match=r"block_configs\[1\] ffn: ffn_mult is"):
+        import_config(config)
+
+
 def test_windows_of_nemotron_nas_are_refused() -> None:
     config = published("nvidia__Llama-3_3-Nemotron-Super-49B-v1")
     config["block_configs"][0]["attention"]["window_length"] = 1024

@@ -315,6 +315,9 @@ def layer_norm_decoder(view: ConfigView, style: AttentionStyle, mlp_bias: bool, 
 # ---------------------------------------------------------------------------------------------------- Nemotron NAS
 
 
+MAX_FFN_MULT = 1000
+
+
 class _Block(NamedTuple):
     """A layer of Nemotron NAS. `kv_heads` 0: a linear layer instead of attention; None: nothing. `width` alike."""
 
@@ -327,7 +330,7 @@ def nemotron_nas(view: ConfigView) -> Parts:
     no_biases(view)
     view.dismiss("intermediate_size", "block_configs states it layer by layer")
     shape = read_shape(view)
-    blocks = [_block(view, shape) for view in view.children("block_configs")]
+    blocks = [_block(part, shape) for part in view.children("block_configs")]
     if len(blocks) != shape.num_layers:
         raise view.error(f"block_configs has {len(blocks)} entries; {shape.num_layers}, one for each layer, are needed")
     layers = layers_of(blocks, lambda block: _nas_layer(shape, block))
@@ -348,7 +351,7 @@ def _block(view: ConfigView, shape: Shape) -> _Block:
 
 def _kept(part: ConfigView, size: Callable[[], int]) -> int | None:
     """The size of a part that is there; None without it, 0 where a linear layer stands in."""
-    part.pass_over("read below, where it applies", "n_heads_in_group", "ffn_mult")
+    part.pass_over("they only apply to attention and MLP", "n_heads_in_group", "ffn_mult")
     is_absent, is_linear = part.flag("no_op"), part.flag("replace_with_linear")
     if is_absent:
         return None
@@ -364,8 +367,10 @@ def _group_heads(mixer: ConfigView, heads: int) -> int:
 
 def _nas_width(mlp: ConfigView, hidden: int) -> int:
     """Two thirds of ffn_mult times hidden_size, rounded up to a multiple of 256."""
-    width = int(2 * mlp.number("ffn_mult") * hidden / 3)
-    return -(-width // 256) * 256
+    ratio = mlp.number("ffn_mult")
+    if not 0 < ratio <= MAX_FFN_MULT:
+        raise mlp.error(f"ffn_mult is {ratio}; a number above 0, and at most {MAX_FFN_MULT}, is needed")
+    return max(1, -(-int(2 * ratio * hidden / 3) // 256)) * 256
 
 
 def _nas_layer(shape: Shape, block: _Block) -> Layer:
