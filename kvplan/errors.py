@@ -16,7 +16,6 @@ Every message is one sentence for a person: where, what was found, what would be
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -71,6 +70,8 @@ class LinkError(KvplanError):
 
 def nearest_names(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
     """Up to `count` known names that resemble `name`, most alike first."""
+    import difflib  # here and not above: only a refusal needs it, and an import of kvplan stays light
+
     return tuple(difflib.get_close_matches(name.lower()[:80], list(known), n=count, cutoff=0.5))
 
 

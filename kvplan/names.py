@@ -6,9 +6,9 @@ import re
 
 from kvplan.errors import InputError, quoted
 
-_NAME = re.compile(r"[^\W_][\w .+/(),-]{0,79}")
-_RENDERED = re.compile(r"www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__", re.IGNORECASE)
-_ID = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?")
+_NAME = r"[^\W_][\w .+/(),-]{0,79}"
+_RENDERED = r"(?i)www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__"
+_ID = r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?"
 
 
 def clean_name(name: object, what: str = "name") -> str:
@@ -18,13 +18,13 @@ def clean_name(name: object, what: str = "name") -> str:
     a formula stays out. Raises InputError.
     """
     text = name.strip() if isinstance(name, str) else ""
-    if not _NAME.fullmatch(text) or _RENDERED.search(text):
+    if not re.fullmatch(_NAME, text) or re.search(_RENDERED, text):
         raise InputError(f"{what} is {quoted(name)}; use up to 80 letters, digits, spaces and .+/(),-")
     return text
 
 
 def preset_id(name: object, what: str = "preset id") -> str:
     """`name` where it can be a preset's id and file name: a-z, 0-9, dots and dashes. Raises InputError."""
-    if not isinstance(name, str) or not _ID.fullmatch(name) or ".." in name:
+    if not isinstance(name, str) or not re.fullmatch(_ID, name) or ".." in name:
         raise InputError(f"{what} is {quoted(name)}; use a-z, 0-9, dots and dashes, such as llama-3.1-8b")
     return name

@@ -9,10 +9,8 @@ Reading is strict: an unknown key, a wrong type or a missing field is a PresetEr
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
@@ -155,6 +153,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_toml(data: bytes, where: str) -> dict[str, Any]:
     """The table in `data`. Raises PresetError with the line where it is not TOML."""
+    import tomllib  # here and not above: an import of kvplan stays light
+
     try:
         return tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
@@ -198,6 +198,8 @@ def _toml_value(value: object) -> str:
         return "{ " + ", ".join(f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    import json  # here and not above: only writing needs it
+
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text.replace("\x7f", "\\u007f")
 

@@ -25,10 +25,11 @@ MAX_COUNT = 2**40
 MAX_AXIS_VALUES = 4096
 """The most values that one written axis may have."""
 
-_COUNT = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([kKmM]?)")
+# Patterns are text: `re` compiles each when it is first used, so that an import of kvplan stays light.
+_COUNT = r"(\d{1,30}(?:\.\d{1,30})?)\s*([kKmM]?)"
 _COUNT_SUFFIX = {"": 1, "k": 2**10, "m": 2**20}
-_RANGE = re.compile(r"(.+?)\.\.(.+?)(?:([*+])(.+))?")
-_BYTES = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]+)?")
+_RANGE = r"(.+?)\.\.(.+?)(?:([*+])(.+))?"
+_BYTES = r"(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]+)?"
 
 
 def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) -> int:
@@ -51,7 +52,7 @@ def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) 
 
 def parse_count(text: str, name: str = "number") -> int:
     """A count as people write it: `8192`, `32k` (32 x 1,024) or `1.5k`; never rounded."""
-    found = _COUNT.fullmatch(text.strip().replace("_", ""))
+    found = re.fullmatch(_COUNT, text.strip().replace("_", ""))
     if found is None or not text.isascii():
         raise InputError(f"{name} is {shorten(text)!r}; write a whole number such as 8192 or 32k")
     exact = Fraction(found[1]) * _COUNT_SUFFIX[found[2].lower()]
@@ -75,7 +76,7 @@ def parse_axis(text: str, name: str = "axis") -> list[int]:
 
 
 def _axis_item(item: str, name: str) -> range | list[int]:
-    found = _RANGE.fullmatch(item.strip())
+    found = re.fullmatch(_RANGE, item.strip())
     if found is None:
         return [parse_count(item, name)]
     first, last = parse_count(found[1], name), parse_count(found[2], name)
@@ -99,7 +100,7 @@ def _doubling(first: int, last: int, factor: int, name: str) -> list[int]:
 
 def parse_bytes(text: str, name: str = "size") -> int:
     """A size with its unit, such as `24 GiB`, `24GB` or `512MiB`; a bare number is bytes. Raises InputError."""
-    found = _BYTES.fullmatch(text.strip().replace("_", ""))
+    found = re.fullmatch(_BYTES, text.strip().replace("_", ""))
     unit = UNIT_BYTES.get(found[2] or "B") if found and text.isascii() else None
     if found is None or unit is None:
         raise InputError(f"{name} is {shorten(text)!r}; write a size such as 24GiB, 24GB or 512MiB")
