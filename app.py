@@ -7,12 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-UI = Path(__file__).parent / "kvplan" / "ui"
-
-# Before anything else: a material or emoji icon of a page would be fetched from another host.
-st.set_page_config(page_title="kvplan", page_icon=str(UI / "icon.svg"), layout="wide")
-
-from kvplan.ui.sidebar import read_address, show_address_trouble, show_sidebar  # noqa: E402
+UI = Path(__file__).resolve().parent / "kvplan" / "ui"
 
 
 @st.cache_resource
@@ -32,15 +27,35 @@ def warm_up() -> bool:
     return True
 
 
-warm_up()
-read_address()
-page = st.navigation(
-    [
-        st.Page(UI / "plan.py", title="Plan", default=True),
-        st.Page(UI / "sweep.py", title="Sweep", url_path="sweep"),
-    ],
-    position="top",
-)
-show_sidebar()
-show_address_trouble()
-page.run()
+def show() -> None:
+    """One run of the script, for one visitor."""
+    # Before anything else: a material or emoji icon of a page would be fetched from another host.
+    st.set_page_config(page_title="kvplan", page_icon=str(UI / "icon.svg"), layout="wide")
+    warm_up()
+    from kvplan.ui.sidebar import read_address, show_address_trouble, show_sidebar
+
+    read_address()
+    page = st.navigation(
+        [
+            st.Page(UI / "plan.py", title="Plan", default=True),
+            st.Page(UI / "users.py", title="Users", url_path="users"),
+            st.Page(UI / "sweep.py", title="Sweep", url_path="sweep"),
+            st.Page(UI / "models.py", title="Models", url_path="models"),
+            st.Page(UI / "define.py", title="Define your own", url_path="define"),
+            st.Page(UI / "share.py", title="Share", url_path="share"),
+        ],
+        position="top",
+    )
+    show_sidebar()
+    show_address_trouble()
+    page.run()
+
+
+if __name__ == "__main__":  # Streamlit runs the script
+    show()
+else:  # the server imports it
+    from starlette.middleware import Middleware
+
+    from kvplan.ui.server import PackedStatic
+
+    app = st.App(Path(__file__).resolve(), middleware=[Middleware(PackedStatic)])

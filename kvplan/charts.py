@@ -88,6 +88,45 @@ def bytes_by_family(p: MemoryPlan) -> dict[str, int]:
     return {label: size for label, size in sums.items() if size}
 
 
+def scaled(size: int, unit: str) -> float:
+    """`size` bytes in the unit of an axis."""
+    return size / UNIT_BYTES[unit]
+
+
+def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
+    """(what, rounded, exact) for everything that a plan says, in reading order."""
+    scenario = p.scenario
+    sizes = [(f"weights: {label.lower()}", size) for label, size in bytes_by_family(p).items()]
+    sizes += [
+        ("weights", p.weight_bytes),
+        ("KV cache", p.cache_bytes),
+        ("run-time overhead" + (", an estimate" if p.runtime.is_estimate else ""), p.runtime.typical_bytes),
+        ("adapters", scenario.adapter_bytes),
+        ("draft model", p.draft_bytes),
+        ("not for the engine", p.unused_bytes),
+        ("free", p.free_bytes),
+        ("usable capacity", p.capacity_bytes),
+    ]
+    limits = [
+        ("largest batch", p.max_batch_size),
+        ("longest context", p.max_context_length),
+        ("crossover context", p.crossover_context_length),
+    ]
+    settings = [
+        ("model", scenario.model.name),
+        ("GPU", scenario.gpu.name),
+        ("GPUs", str(scenario.num_gpus)),
+        ("context length", f"{scenario.context_length}"),
+        ("sequences at once", f"{scenario.batch_size}"),
+    ]
+    return [
+        *((what, text, text) for what, text in settings),
+        *((what, format_bytes(size), str(size)) for what, size in sizes),
+        *((what, "none" if n is None else f"{n:,}", "" if n is None else str(n)) for what, n in limits),
+        ("answer", p.sentence, p.sentence),
+    ]
+
+
 # ----------------------------------------------------------------------------------------------------- memory bar
 
 
@@ -210,11 +249,16 @@ def context_values(p: MemoryPlan, lowest: int = 512) -> list[int]:
     model, scenario = p.scenario.model, p.scenario
     marks = [p.crossover_context_length, p.max_context_length, model.context_limit, scenario.context_length]
     reach = max(2 * scenario.context_length, model.context_limit or 2**17, *_drawable(marks))
-    octaves = range(lowest.bit_length() - 1, (reach - 1).bit_length())
-    grid = [2**octave * eighth // 8 for octave in octaves for eighth in range(8, 16)]
     windows = [term.max_tokens for usage in p.stages for term in usage.shard.curve.terms if term.max_tokens]
     last = 2 ** (reach - 1).bit_length()
-    return sorted({value for value in [*grid, *windows, *_drawable(marks), last] if lowest <= value <= last})
+    wanted = [*octave_values(lowest, last), *windows, *_drawable(marks)]
+    return sorted({value for value in wanted if lowest <= value <= last})
+
+
+def octave_values(first: int, last: int) -> list[int]:
+    """Eight values an octave from `first` to `last`, both powers of two: enough for a smooth line on a log axis."""
+    octaves = range(first.bit_length() - 1, last.bit_length() - 1)
+    return [*(2**octave * eighth // 8 for octave in octaves for eighth in range(8, 16)), last]
 
 
 def _drawable(marks: Iterable[int | None]) -> list[int]:
@@ -272,7 +316,7 @@ def _line(name: str, x: Any, sizes: Any, unit: str, color: str, dash: str) -> Fi
         "name": name,
         "x": x,
         "y": sizes / UNIT_BYTES[unit],
-        "customdata": sizes,
+        "customdata": sizes.astype(np.float64),
         "hovertemplate": f"{name}<br>%{{x:,}} tokens<br>%{{y:,.3f}} {unit} (%{{customdata:,}} B)<extra></extra>",
         "line": {"color": color, "dash": dash, "width": 3},
     }
@@ -351,67 +395,125 @@ def _kind_bars(kind: str, label: str, segments: Sequence[StripSegment]) -> Figur
 
 # -------------------------------------------------------------------------------------------------------- fit map
 
+AXES: dict[str, str] = {
+    "context_length": "context length (tokens)",
+    "batch_size": "sequences at once",
+    "kv_dtype": "KV cache precision",
+    "weight_dtype": "weight precision",
+    "num_kv_heads": "KV heads",
+    "tensor_parallel": "GPUs that share every layer",
+    "gpu": "GPU",
+}
+"""Columns that can be an axis of a fit map, with their titles."""
 
-def fit_map(table: pd.DataFrame, unit: str = "GiB") -> Figure:
-    """Context x batch: how much of the capacity is taken, with the frontier between what fits and what does not.
+_HAS_FRONTIER = frozenset({"context_length", "batch_size"})
+MAX_CROSSES = 400
+"""Crosses are drawn one by one; a finer map leaves its cells blank."""
 
-    table  a sweep over context_length and batch_size alone
 
-    Cells that do not fit are crossed out. Both axes count the swept values; their labels are the values.
+class Panel(NamedTuple):
+    """One map of several: its title ("" for none), and a sweep over the two axes alone."""
+
+    title: str
+    table: pd.DataFrame
+
+
+def fit_map(panels: Sequence[Panel], across: str = "context_length", up: str = "batch_size") -> Figure:
+    """How much of the capacity is taken, over two axes, one map below the other.
+
+    Cells that do not fit are blank and crossed out. Where growing up the axis takes more memory, the frontier is
+    drawn. Axes count the swept values; their labels are the values.
     """
-    contexts = sorted(table["context_length"].unique().tolist())
-    batches = sorted(table["batch_size"].unique().tolist())
-    total = _grid(table, "total_bytes", batches, contexts)
-    capacity = _grid(table, "capacity_bytes", batches, contexts)
-    fits = total <= capacity
-    return {
-        "data": [_fit_cells(total, capacity, fits, contexts, batches, unit), _frontier(fits), *_crosses(fits)],
-        "layout": _layout(
-            height=470,
-            xaxis=_index_axis("context length (tokens)", [format_tokens(value) for value in contexts]),
-            yaxis=_index_axis("sequences at once", [f"{value:,}" for value in batches]),
-        ),
-    }
+    grids = [_Grid.of(panel.table, across, up) for panel in panels]
+    bands = _bands(len(panels))
+    traces: list[Figure] = []
+    layout = _layout(
+        height=120 + len(panels) * (350 if len(panels) == 1 else 260),
+        coloraxis={
+            "colorscale": "Cividis",
+            "cmin": 0,
+            "cmax": 100,
+            "colorbar": {"title": {"text": "% of usable"}, "thickness": 12, "len": 0.9},
+        },
+        xaxis=_index_axis(AXES[across], grids[0].across_words) | {"anchor": _axis_name("y", len(panels) - 1)},
+        annotations=[_panel_title(panel.title, band) for panel, band in zip(panels, bands, strict=True)],
+    )
+    for index, (grid, band) in enumerate(zip(grids, bands, strict=True)):
+        name = _axis_name("y", index)
+        layout[f"yaxis{name[1:]}"] = _index_axis(AXES[up], grid.up_words) | {"domain": band}
+        drawn = [_fit_cells(grid), *_crosses(grid), *([_frontier(grid.fits)] if up in _HAS_FRONTIER else [])]
+        traces += [trace | {"yaxis": name, "showlegend": index == 0 and "showlegend" not in trace} for trace in drawn]
+    return {"data": traces, "layout": layout}
 
 
-def _grid(table: pd.DataFrame, column: str, batches: Sequence[int], contexts: Sequence[int]) -> Any:
-    """A column as an array (batch, context)."""
-    grid = table.pivot(index="batch_size", columns="context_length", values=column)
-    return grid.reindex(index=np.array(batches), columns=np.array(contexts)).to_numpy()
+class _Grid(NamedTuple):
+    """A sweep as arrays (up, across): bytes taken, capacity, whether it fits; and the words on the axes."""
+
+    total: Any
+    capacity: Any
+    fits: Any
+    across_words: list[str]
+    up_words: list[str]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, across: str, up: str) -> _Grid:
+        columns, rows = table[across].drop_duplicates(), table[up].drop_duplicates()
+        shape = (len(rows), len(columns))
+        order = _positions(table[up], rows) * len(columns) + _positions(table[across], columns)
+        total, capacity = np.empty(shape, np.int64), np.empty(shape, np.int64)
+        total.flat[order], capacity.flat[order] = table["total_bytes"], table["capacity_bytes"]
+        return cls(total, capacity, total <= capacity, _axis_words(columns, across), _axis_words(rows, up))
 
 
-def _fit_cells(
-    total: Any, capacity: Any, fits: Any, contexts: Sequence[int], batches: Sequence[int], unit: str
-) -> Figure:
-    words = [
-        [
-            f"{context:,} tokens × {batch:,} sequences<br>"
-            f"{format_exact_bytes(int(total[row, column]))} of {format_bytes(int(capacity[row, column]), unit)}<br>"
-            f"{'fits' if fits[row, column] else 'does not fit'}"
-            for column, context in enumerate(contexts)
-        ]
-        for row, batch in enumerate(batches)
-    ]
+def _positions(column: pd.Series[Any], values: pd.Series[Any]) -> Any:
+    return pd.Index(values).get_indexer(pd.Index(column))
+
+
+def _axis_words(values: Iterable[Any], column: str) -> list[str]:
+    if column == "context_length":
+        return [format_tokens(int(value)) for value in values]
+    return [f"{value:,}" if column == "batch_size" else str(value) for value in values]
+
+
+def _axis_name(letter: str, index: int) -> str:
+    return letter if index == 0 else f"{letter}{index + 1}"
+
+
+def _bands(count: int) -> list[list[float]]:
+    """The share of the height that each panel takes, from the top, with room for its title."""
+    step = 1 / count
+    room = 0 if count == 1 else 0.09 / count * 2
+    return [[1 - (index + 1) * step, 1 - index * step - room] for index in range(count)]
+
+
+def _panel_title(title: str, band: list[float]) -> Figure:
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": band[1], "xanchor": "left", "yanchor": "bottom"}
+    return {"text": title, "showarrow": False, **place}
+
+
+def _fit_cells(grid: _Grid) -> Figure:
+    """Percent taken; `customdata` holds the exact bytes of each cell."""
+    shown = np.where(grid.fits, grid.total / grid.capacity * 100, np.nan)
+    across = np.broadcast_to(np.array(grid.across_words, dtype=object), grid.total.shape)
+    up = np.broadcast_to(np.array(grid.up_words, dtype=object)[:, None], grid.total.shape)
     return {
         "type": "heatmap",
-        "z": np.where(fits, total / capacity * 100, np.nan),
-        "customdata": total,
-        "text": words,
-        "hovertemplate": "%{text}<extra></extra>",
-        "colorscale": "Cividis",
-        "zmin": 0,
-        "zmax": 100,
-        "xgap": 1,
-        "ygap": 1,
+        "z": shown.astype(np.float32),
+        "customdata": grid.total.astype(np.float64),
+        "text": np.char.add(np.char.add(across.astype(str), " and "), up.astype(str)),
+        "hovertemplate": "%{text}<br>%{customdata:,} B, %{z:.1f} % of usable<extra></extra>",
+        "coloraxis": "coloraxis",
         "hoverongaps": True,
-        "colorbar": {"title": {"text": "% of usable"}, "thickness": 12, "len": 0.9},
+        "showlegend": False,
+        "xgap": int(grid.total.size <= MAX_CROSSES),
+        "ygap": int(grid.total.size <= MAX_CROSSES),
     }
 
 
-def _crosses(fits: Any) -> list[Figure]:
+def _crosses(grid: _Grid) -> list[Figure]:
     """A cross on every cell that does not fit."""
-    rows, columns = np.nonzero(~fits)
-    if not len(rows):
+    rows, columns = np.nonzero(~grid.fits)
+    if not 0 < len(rows) <= MAX_CROSSES:
         return []
     return [
         {
@@ -420,14 +522,15 @@ def _crosses(fits: Any) -> list[Figure]:
             "name": "does not fit",
             "x": columns,
             "y": rows,
-            "hoverinfo": "skip",
+            "customdata": grid.total[rows, columns].astype(np.float64),
+            "hovertemplate": "%{customdata:,} B, does not fit<extra></extra>",
             "marker": {"symbol": "x-thin", "size": 8, "line": {"width": 1.5, "color": GREY}},
         }
     ]
 
 
 def _frontier(fits: Any) -> Figure:
-    """The steps between the cells that fit and those that do not, along the largest batch of each context."""
+    """The steps between the cells that fit and those that do not, along the highest that fits of each column."""
     heights = fits.sum(axis=0) - 0.5
     x = np.repeat(np.arange(len(heights) + 1) - 0.5, 2)[1:-1]
     return {
@@ -438,6 +541,124 @@ def _frontier(fits: Any) -> Figure:
         "y": np.repeat(heights, 2),
         "hoverinfo": "skip",
         "line": {"color": VERMILLION, "width": 3},
+    }
+
+
+def largest_point(table: pd.DataFrame) -> tuple[int, int] | None:
+    """(context, batch) that fits with the most tokens in flight, the longer context first; None where nothing fits."""
+    fitting = table[table["fits"]]
+    if fitting.empty:
+        return None
+    in_flight = fitting["context_length"] * fitting["batch_size"]
+    best = fitting[in_flight == in_flight.max()].sort_values("context_length").iloc[-1]
+    return int(best["context_length"]), int(best["batch_size"])
+
+
+# ---------------------------------------------------------------------------------------- one line for each value
+
+
+class Curve(NamedTuple):
+    """One line of a comparison: its words, its plan, and the plan's sweep over context."""
+
+    label: str
+    plan: MemoryPlan
+    table: pd.DataFrame
+
+
+def cache_curves(curves: Sequence[Curve], unit: str = "GiB", log: bool = False) -> Figure:
+    """Cache over context, one line for each curve, with weights, capacity and crossovers."""
+    contexts = curves[0].table["context_length"].to_numpy()
+    traces: list[Figure] = []
+    weights = list(dict.fromkeys(curve.plan.weight_bytes for curve in curves))
+    for curve, (color, dash, symbol) in zip(curves, SERIES, strict=False):
+        cache = curve.table["cache_bytes"].to_numpy()
+        traces.append(_line(f"Cache, {curve.label}", contexts, cache, unit, color, dash))
+        traces += _crossover_mark(curve, unit, color, symbol, float(contexts.max()))
+        if len(weights) > 1:
+            sizes = curve.table["weight_bytes"].to_numpy()
+            traces.append(_thin(_line(f"Weights, {curve.label}", contexts, sizes, unit, color, "dot")))
+    if len(weights) == 1:
+        sizes = curves[0].table["weight_bytes"].to_numpy()
+        traces.append(_thin(_line("Weights", contexts, sizes, unit, GREY, "dash")))
+    capacity = curves[0].table["capacity_bytes"].to_numpy()
+    traces.append(_line("Usable capacity", contexts, capacity, unit, VERMILLION, "dashdot"))
+    top = max(curves[0].plan.capacity_bytes, *weights) * 1.3 / UNIT_BYTES[unit]
+    bottom = min(int(curve.table["cache_bytes"].min()) for curve in curves) / UNIT_BYTES[unit]
+    linear, logarithmic = {"range": [0, top]}, {"type": "log", "range": [_log10(bottom, top), float(np.log10(top))]}
+    yaxis = _axis(f"{unit} on each GPU") | (logarithmic if log else linear)
+    return {"data": traces, "layout": _layout(height=480, xaxis=context_axis(contexts), yaxis=yaxis)}
+
+
+def _log10(bottom: float, top: float) -> float:
+    """The lower end of a log axis: the smallest value, where there is one above zero."""
+    return float(np.log10(bottom if bottom > 0 else top / 1000))
+
+
+def _thin(line: Figure) -> Figure:
+    return line | {"line": line["line"] | {"width": 1.5}}
+
+
+def _crossover_mark(curve: Curve, unit: str, color: str, symbol: str, reach: float) -> list[Figure]:
+    crossover = curve.plan.crossover_context_length
+    if crossover is None or crossover > reach:
+        return []
+    size = _cache_at(curve.plan, crossover)
+    return [_point(f"Crossover, {curve.label}", crossover, size, unit, color, symbol)]
+
+
+# ------------------------------------------------------------------------------------------------- bars by name
+
+
+def named_bars(names: Sequence[str], values: Sequence[float], texts: Sequence[str], title: str) -> Figure:
+    """One horizontal bar for each name with its text, the first on top."""
+    return {
+        "data": [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": list(names),
+                "x": list(values),
+                "text": list(texts),
+                "textposition": "auto",
+                "hovertemplate": "%{y}<br>%{text}<extra></extra>",
+                "marker": {"color": BLUE},
+            }
+        ],
+        "layout": _layout(
+            height=90 + 30 * len(names),
+            showlegend=False,
+            xaxis=_axis(title) | {"rangemode": "tozero"},
+            yaxis={"type": "category", "autorange": "reversed", "automargin": True},
+        ),
+    }
+
+
+def head_bars(heads: Sequence[int], values: Sequence[int | None], title: str, unit: str | None = None) -> Figure:
+    """One bar for each number of KV heads; values are bytes where `unit` is given, else counts."""
+    scale = 1 if unit is None else UNIT_BYTES[unit]
+    words = [
+        "no limit" if value is None else format_exact_bytes(value) if unit else f"{value:,} tokens" for value in values
+    ]
+    return {
+        "data": [
+            {
+                "type": "bar",
+                "x": [str(count) for count in heads],
+                "y": [None if value is None else value / scale for value in values],
+                "text": ["no limit" if v is None else format_bytes(v) if unit else format_tokens(v) for v in values],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "customdata": words,
+                "hovertemplate": "%{x} KV heads<br>%{customdata}<extra></extra>",
+                "marker": {"color": ORANGE if unit else BLUE},
+            }
+        ],
+        "layout": _layout(
+            height=330,
+            showlegend=False,
+            xaxis=_axis("KV heads") | {"type": "category"},
+            yaxis=_axis(title) | {"rangemode": "tozero", "tickformat": ",d"},
+        ),
     }
 
 

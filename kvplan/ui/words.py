@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import pandas as pd
 import streamlit as st
 
 from kvplan.errors import KvplanError
@@ -52,6 +53,28 @@ def show_numbers(numbers: Iterable[Number]) -> None:
 def show_chart(figure: Mapping[str, Any], alt: str, key: str) -> None:
     """A figure as wide as the page, with its text alternative."""
     st.plotly_chart(dict(figure), width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
+
+
+def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
+    """A sortable table; whole numbers carry separators."""
+    numbers = {
+        str(name): st.column_config.NumberColumn(format="localized")
+        for name, kind in table.dtypes.items()
+        if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
+    }
+    st.dataframe(table, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table")
+
+
+def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:
+    """A button that makes the CSV only when it is pressed."""
+    st.download_button(
+        label,
+        lambda: table.to_csv(index=False).encode(),
+        f"{name}.csv",
+        "text/csv",
+        key=f"{name}_csv",
+        on_click="ignore",
+    )
 
 
 def tokens(count: int | None, none: str = "no limit") -> str:

@@ -1,0 +1,389 @@
+"""Define your own: a model or a GPU from its sizes, checked as it is typed, used at once, kept as a preset file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from kvplan.attention import LayerCache, SlidingAttention
+from kvplan.define import Experts, Latent, define_model
+from kvplan.errors import InputError, KvplanError, PresetError
+from kvplan.hardware import Gpu, define_gpu
+from kvplan.model import Model
+from kvplan.presets import (
+    MAX_FILE_BYTES,
+    dump_toml,
+    gpu_from_table,
+    gpu_to_table,
+    model_from_table,
+    model_to_table,
+    parse_toml,
+)
+from kvplan.ui import words
+from kvplan.ui.fields import AS_TRAINED
+from kvplan.ui.library import find_model, keep_gpu, keep_model, model_ids, own_id
+from kvplan.ui.sidebar import BIND
+from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_bytes
+
+MODEL, GPU, FILE = "a model", "a GPU", "a preset file"
+
+
+class Size(NamedTuple):
+    """One number of a model: its keyword of `define_model`, its label, its first value."""
+
+    name: str
+    label: str
+    first: int | None = None
+    help: str | None = None
+
+
+SHAPE = (
+    Size("num_layers", "Layers", 26),
+    Size("hidden_size", "Hidden size", 3072),
+    Size("num_attention_heads", "Query heads", 24),
+    Size("num_kv_heads", "KV heads", 8, "As many as query heads for MHA, 1 for MQA."),
+    Size("head_dim", "head_dim", None, "Empty: hidden size divided by query heads."),
+    Size("context_limit", "Context limit", None, "The longest context that the model is made for."),
+)
+SIZES = (
+    Size("intermediate_size", "MLP width", 8192),
+    Size("vocab_size", "Vocabulary", 128256),
+)
+WINDOW = (
+    Size("window", "Window", None, "Tokens that a window layer keeps. Empty: full attention everywhere."),
+    Size("full_attention_every", "Full attention every n-th layer", None, "Empty: no layer has full attention."),
+)
+EXPERTS = (
+    Size("num_experts", "Experts in each layer"),
+    Size("num_experts_per_token", "Experts that a token reads"),
+    Size("expert_intermediate_size", "Width of one expert"),
+    Size("num_shared_experts", "Shared experts"),
+)
+LATENT = (
+    Size("kv_lora_rank", "KV latent rank", None, "Multi-head latent attention, as DeepSeek has it."),
+    Size("qk_rope_head_dim", "Rope width"),
+    Size("qk_nope_head_dim", "Query and key width without rope"),
+    Size("v_head_dim", "Value width"),
+    Size("q_lora_rank", "Query latent rank", None, "Empty: queries are projected directly."),
+)
+ALL_SIZES = (*SHAPE, *SIZES, *WINDOW, *EXPERTS, *LATENT)
+OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts"})
+
+BY_SIZES, BY_COUNT = "MLP width and vocabulary", "parameters in billions"
+
+
+def _key(name: str) -> str:
+    return f"own_{name}"
+
+
+# ------------------------------------------------------------------------------------------------- from a preset
+
+
+def starting_values(model: Model) -> dict[str, Any]:
+    """What of `model` the form can hold, by keyword; sizes that it has in several forms come from the first layer."""
+    caches = [layer.cache for layer in model.layers]
+    windows = [cache for cache in caches if isinstance(cache, SlidingAttention)]
+    return {
+        "num_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "num_attention_heads": model.num_attention_heads,
+        "num_kv_heads": model.num_kv_heads,
+        "context_limit": model.context_limit,
+        "vocab_size": model.vocab_size,
+        "tied_embeddings": model.tied_embeddings,
+        "head_dim": _first(caches, "head_dim"),
+        "kv_lora_rank": _first(caches, "kv_lora_rank"),
+        "qk_rope_head_dim": _first(caches, "qk_rope_head_dim"),
+        "window": windows[0].window if windows else None,
+        "full_attention_every": _first_full(caches) if windows else None,
+        **_widths(model),
+    }
+
+
+def _first(caches: list[LayerCache], name: str) -> int | None:
+    return next((value for cache in caches if (value := getattr(cache, name, None)) is not None), None)
+
+
+def _first_full(caches: list[LayerCache]) -> int | None:
+    return next((index for index, cache in enumerate(caches, 1) if cache.kind == "full"), None)
+
+
+def _widths(model: Model) -> dict[str, int | None]:
+    """Widths of MLP and experts, read from the down projections."""
+    down = {
+        group.role: group
+        for group, _ in model.all_groups
+        if group.split == "columns" and group.role in ("mlp", "routed_experts")
+    }
+    mlp, routed = down.get("mlp"), down.get("routed_experts")
+    return {
+        "intermediate_size": mlp.columns if mlp else None,
+        "num_experts": routed.count if routed else None,
+        "num_experts_per_token": routed.active if routed else None,
+        "expert_intermediate_size": routed.columns if routed else None,
+    }
+
+
+def take_preset() -> None:
+    """Fill the form from the chosen preset; what it does not have becomes empty."""
+    name = st.session_state["own_start"]
+    if name is None:
+        return
+    model = find_model(name)
+    values = starting_values(model)
+    st.session_state[_key("tied")] = values["tied_embeddings"]
+    st.session_state[_key("name")] = f"My {model.name}"[:60]
+    st.session_state[_key("how")] = BY_SIZES
+    for size in ALL_SIZES:
+        st.session_state[_key(size.name)] = values.get(size.name)
+
+
+# ---------------------------------------------------------------------------------------------------------- model
+
+
+def ask_sizes(sizes: tuple[Size, ...]) -> dict[str, Any]:
+    """Number widgets side by side, and below each an empty place for what is wrong with it."""
+    slots = {}
+    for size, place in zip(sizes, st.columns(len(sizes)), strict=True):
+        with place:
+            st.number_input(
+                size.label, 0 if size.name in OPTIONAL else 1, 2**31, size.first, key=_key(size.name), help=size.help,
+                persist_state="session", placeholder="none",
+            )  # fmt: skip
+            slots[size.name] = st.empty()
+    return slots
+
+
+def ask_model() -> None:
+    st.selectbox(
+        "Start from", model_ids(), None, key="own_start", placeholder="nothing", on_change=take_preset,
+        persist_state="session",
+    )  # fmt: skip
+    st.text_input("Name", "My 3B", key=_key("name"), max_chars=80, persist_state="session")
+    slots = {"model name": st.empty()}
+    slots |= ask_sizes(SHAPE)
+    how = st.segmented_control(
+        "Weights from", [BY_SIZES, BY_COUNT], default=BY_SIZES, key=_key("how"), required=True,
+        persist_state="session",
+    )  # fmt: skip
+    if how == BY_COUNT:
+        st.number_input(
+            "Parameters in billions", 0.001, 100_000.0, 3.2, step=0.1, format="%.3f", key=_key("billions"),
+            persist_state="session", help="When only the count is known. The weights are then an estimate.",
+        )  # fmt: skip
+        slots["num_params"] = st.empty()
+    else:
+        slots |= ask_sizes(SIZES)
+        st.checkbox("Embedding and output head are one tensor", key=_key("tied"), persist_state="session")
+        with st.expander("Mixture of experts"):
+            slots |= ask_sizes(EXPERTS)
+    with st.expander("Sliding window"):
+        slots |= ask_sizes(WINDOW)
+    with st.expander("Latent attention"):
+        slots |= ask_sizes(LATENT)
+    finish_model(slots)
+
+
+def finish_model(slots: Mapping[str, Any]) -> None:
+    try:
+        model = define_model(**wanted_model(st.session_state))
+    except InputError as error:
+        say_beside(slots, error)
+        return
+    show_defined(model)
+
+
+def wanted_model(state: Any) -> dict[str, Any]:
+    """Arguments of `define_model` from the form. Raises InputError where a part of it is half filled in."""
+    given = {size.name: state.get(_key(size.name)) for size in ALL_SIZES}
+    by_count = state.get(_key("how")) == BY_COUNT
+    plain = (*SHAPE, *WINDOW, *(() if by_count else SIZES))
+    wanted = {"name": state[_key("name")], **{size.name: given[size.name] for size in plain}}
+    for size in SHAPE[:3]:
+        if given[size.name] is None:
+            raise InputError(f"{size.name} is missing; give a whole number from 1 up")
+    if by_count:
+        wanted["num_params"] = billions(state[_key("billions")])
+    else:
+        wanted["tied_embeddings"] = bool(state.get(_key("tied")))
+        wanted["experts"] = _experts(given)
+    return {**wanted, "latent": _latent(given)}
+
+
+def billions(value: float | None) -> int:
+    """A number of parameters from billions with three decimals."""
+    if value is None:
+        raise InputError("num_params is missing; give the parameters in billions, such as 3.2")
+    return round(value * 1000) * 10**6
+
+
+def _experts(given: Mapping[str, Any]) -> Experts | None:
+    if not any(given[size.name] for size in EXPERTS):
+        return None
+    _require(EXPERTS, given, "a mixture of experts")
+    return Experts(
+        given["num_experts"],
+        given["num_experts_per_token"],
+        given["expert_intermediate_size"],
+        given["num_shared_experts"] or 0,
+    )
+
+
+def _latent(given: Mapping[str, Any]) -> Latent | None:
+    if not any(given[size.name] for size in LATENT):
+        return None
+    _require(LATENT, given, "latent attention")
+    *widths, queries = (given[size.name] for size in LATENT)
+    return Latent(*widths, queries or None)
+
+
+def _require(sizes: tuple[Size, ...], given: Mapping[str, Any], what: str) -> None:
+    for size in sizes:
+        if size.name not in OPTIONAL and not given[size.name]:
+            raise InputError(f"{size.name} is missing; {what} needs it, or none of the fields here")
+
+
+def say_beside(slots: Mapping[str, Any], error: KvplanError) -> None:
+    """An error below the field that it names first, else below the form."""
+    message = str(error)
+    named = [name for name in slots if name in message]
+    if not named:
+        words.show_error(error, "Not complete")
+        return
+    first = min(named, key=lambda name: (message.index(name), -len(name)))
+    with slots[first].container():
+        words.show_error(error, "Not possible")
+    st.caption("One field above needs attention.")
+
+
+def show_defined(model: Model) -> None:
+    """What the sizes add up to, beside the preset that they came from, and what can be done with it."""
+    st.subheader("What that makes", anchor=False)
+    kind = "an estimate" if model.is_estimate else "exact"
+    words.show_numbers(
+        [
+            words.Number(f"Parameters, {kind}", format_params(model.num_params), f"{model.num_params:,}"),
+            words.Number("Active for a token", format_params(model.num_active_params), f"{model.num_active_params:,}"),
+            words.Number("Weights, bf16", format_bytes(model.weight_bytes()), format_exact_bytes(model.weight_bytes())),
+            words.Number("Cache a token, bf16", format_bytes(int(model.cache_bytes_per_token())), "One sequence."),
+        ]
+    )
+    for note in model.notes:
+        st.text(note)
+    _compare_with_start(model)
+    with st.container(horizontal=True):
+        st.button("Plan with this model", type="primary", key="use_model", on_click=use_model, args=(model,))
+        offer_file("Download as a preset file", dump_toml(model_to_table(model)), own_id(model.name), "get_model")
+
+
+def _compare_with_start(model: Model) -> None:
+    start = st.session_state.get("own_start")
+    if start is None:
+        return
+    preset = find_model(start)
+    if preset.num_params == model.num_params and preset.cache_bytes_per_token() == model.cache_bytes_per_token():
+        st.text(f"Parameters and cache equal those of {preset.name}.")
+    else:
+        st.text(
+            f"{preset.name} itself has {preset.num_params:,} parameters, this one {model.num_params:,}: "
+            "a form cannot hold every layer that a preset can."
+        )
+
+
+def use_model(model: Model) -> None:
+    st.session_state["model"] = keep_model(model)
+    st.session_state["heads"] = AS_TRAINED
+
+
+def offer_file(label: str, text: str, name: str, key: str) -> None:
+    st.download_button(label, text, f"{name}.toml", "text/plain", key=key, on_click="ignore")
+
+
+# ------------------------------------------------------------------------------------------------------------ GPU
+
+GPU_TEXTS = (
+    Size("usable_bytes", "Usable memory", None, "What a program can allocate, such as 15.6GiB."),
+    Size("label_bytes", "Label", None, "The number on the box, such as 16GiB; empty where there is none."),
+    Size("bandwidth", "Bandwidth a second", None, "Such as 320GB; without it no decode floor is shown."),
+)
+
+
+def ask_gpu() -> None:
+    st.text_input("Name", "My GPU", key="own_gpu_name", max_chars=80, persist_state="session")
+    slots = {"GPU name": st.empty()}
+    for size, first, place in zip(GPU_TEXTS, ("15.6GiB", "16GiB", "320GB"), st.columns(3), strict=True):
+        with place:
+            st.text_input(size.label, first, key=_key(size.name), help=size.help, max_chars=30, persist_state="session")
+            slots[size.name] = st.empty()
+    left, right = st.columns(2)
+    with left:
+        st.number_input("GPUs a node", 1, 4096, None, key="own_node", persist_state="session", placeholder="unknown")
+    with right:
+        st.number_input(
+            "Rent, US dollars an hour", 0.01, 10_000.0, None, key="own_rent", persist_state="session",
+            placeholder="unknown",
+        )  # fmt: skip
+    try:
+        gpu = wanted_gpu()
+    except InputError as error:
+        say_beside(slots, error)
+        return
+    st.text(f"{gpu.name}: {format_exact_bytes(gpu.usable_bytes)} usable.")
+    with st.container(horizontal=True):
+        st.button("Plan with this GPU", type="primary", key="use_gpu", on_click=use_gpu, args=(gpu,))
+        offer_file("Download as a preset file", dump_toml(gpu_to_table(gpu)), own_id(gpu.name), "get_gpu")
+
+
+def wanted_gpu() -> Gpu:
+    """The GPU of the form. Raises InputError."""
+    sizes = {size.name: st.session_state[_key(size.name)] for size in GPU_TEXTS}
+    given = {name: parse_bytes(text, name) if text.strip() else None for name, text in sizes.items()}
+    if given["usable_bytes"] is None:
+        raise InputError("usable_bytes is missing; give what a program can allocate, such as 15.6GiB")
+    return define_gpu(
+        name=st.session_state["own_gpu_name"],
+        usable_bytes=given["usable_bytes"],
+        label_bytes=given["label_bytes"],
+        bandwidth=given["bandwidth"],
+        node_gpus=st.session_state["own_node"],
+        rent_usd_per_hour=st.session_state["own_rent"],
+    )
+
+
+def use_gpu(gpu: Gpu) -> None:
+    st.session_state["gpu"] = keep_gpu(gpu)
+
+
+# ----------------------------------------------------------------------------------------------------------- file
+
+
+def ask_file() -> None:
+    uploaded = st.file_uploader("A preset file of a model or a GPU", "toml", key="own_file")
+    if uploaded is None:
+        return
+    try:
+        thing = read_preset(uploaded.getvalue(), uploaded.name)
+    except KvplanError as error:
+        words.show_error(error, "This file cannot be loaded")
+        return
+    st.text(f"{thing.name}: read without a fault.")
+    use = use_gpu if isinstance(thing, Gpu) else use_model
+    st.button("Plan with it", type="primary", key="use_file", on_click=use, args=(thing,))
+
+
+def read_preset(data: bytes, where: str) -> Model | Gpu:
+    """The model or GPU in a preset file. Raises PresetError with file and field."""
+    if len(data) > MAX_FILE_BYTES:
+        raise PresetError(f"{where} is over {MAX_FILE_BYTES // 2**20} MiB, too large for a preset")
+    table = parse_toml(data, where)
+    if "usable_bytes" in table:
+        return gpu_from_table(table, where)
+    return replace(model_from_table(table, where), id="")
+
+
+st.header("Define your own", anchor=False)
+what = st.segmented_control("Define or load", [MODEL, GPU, FILE], default=MODEL, key="define", bind=BIND, required=True)
+{GPU: ask_gpu, FILE: ask_file}.get(what or MODEL, ask_model)()
