@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ def import_config(
     data = read_config(config)
     family, model_type = _family(data)
     view = ConfigView(data, defaults=family.defaults)
-    stated = _dtype(view, dtype)
+    stated = view.dtype = _dtype(view, dtype)
+    _require_language_head(view)
     scheme = read_scheme(view, model_type, None if quant_config is None else read_config(quant_config))
     try:
         parts = family.rule(view)
@@ -64,6 +66,17 @@ def import_config(
         source=source,
         notes=notes,
     )
+
+
+_WITHOUT_LANGUAGE_HEAD = re.compile(r"\w+For\w*Classification|\w+ForQuestionAnswering|\w*RewardModel|\w+Model")
+_MODELS_WITH_LANGUAGE_HEAD = frozenset({"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel"})
+
+
+def _require_language_head(view: ConfigView) -> None:
+    """Refuse classes that end in another head or none (classifiers, reward and embedding models)."""
+    named = next(iter(view.texts("architectures", default=[])), "")
+    if _WITHOUT_LANGUAGE_HEAD.fullmatch(named) and named not in _MODELS_WITH_LANGUAGE_HEAD:
+        raise view.unsupported(f"architectures names {shorten(named)}, whose head is not that of a language model")
 
 
 def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kvplan.dtypes import StorageFormat
 from kvplan.errors import ConfigError, InputError, UnsupportedConfigError, shorten
 from kvplan.importer.harmless import why_harmless
 from kvplan.units import whole_number
@@ -31,11 +32,13 @@ class ConfigView:
     data      the object
     where     "config.json", or "config.json text_config" for an inner one
     defaults  the class's own defaults, used where a key is absent or null, and noted
+    dtype     the width of the model's tensors, as the config or the caller says, or None; inner objects share it
     """
 
     def __init__(self, data: Mapping[str, Any], where: str = "config.json", defaults: Mapping[str, Any] | None = None):
         self.data = data
         self.where = where
+        self.dtype: StorageFormat | None = None
         self.defaults: dict[str, Any] = dict(defaults or {})
         self._read: set[str] = set()
         self._children: dict[str, ConfigView] = {}
@@ -112,6 +115,11 @@ class ConfigView:
                 raise self.error(f"{names[0]}[{index}] is {shorten(repr(item))}{known}")
         return value
 
+    def count_of(self, name: str, default: int) -> int:
+        """How many entries the list `name` has, whatever they are; `default` where it is absent."""
+        value = self._typed(list, "a list", (name,), None)
+        return default if value is None else len(value)
+
     def mapping(self, *names: str, default: Any = REQUIRED) -> Any:
         """A JSON object as it stands, read by the caller."""
         return self._typed(dict, "an object", names, default)
@@ -131,6 +139,7 @@ class ConfigView:
         if name not in self._children:
             value = self.mapping(name)
             self._children[name] = ConfigView(value, f"{self.where} {name}", defaults)
+            self._children[name].dtype = self.dtype
         return self._children[name]
 
     def child_or_defaults(self, name: str, defaults: Mapping[str, Any]) -> ConfigView:
@@ -139,6 +148,7 @@ class ConfigView:
             self._read.add(name)
             self.note(f"{name} is not in the config; the class builds it from its defaults")
             self._children[name] = ConfigView({}, f"{self.where} {name}", defaults)
+            self._children[name].dtype = self.dtype
         return self.child(name, defaults)
 
     def decide(self, name: str, value: Any) -> None:

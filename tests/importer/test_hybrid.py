@@ -167,6 +167,20 @@ def test_the_state_of_a_model_without_dtype_follows_the_plan() -> None:
     assert curves["fp32"] - curves["bf16"] == 36 * (2 * 16 * 128 + 32 * 128) * 4 * 2
 
 
+def test_the_dtype_that_the_caller_gives_is_that_of_the_state_too() -> None:
+    config = published("Qwen__Qwen3-Next-80B-A3B-Instruct")
+    del config["torch_dtype"]
+    model = import_config(config, dtype="bf16")
+    assert model == import_config(published("Qwen__Qwen3-Next-80B-A3B-Instruct"))
+    assert model.cache_curve("fp8").fixed_bytes == model.cache_curve("bf16").fixed_bytes
+
+
+def test_the_dtype_of_a_wrapper_is_that_of_the_state_of_its_text_model() -> None:
+    config = published("Qwen__Qwen3.5-9B", dtype="bfloat16")
+    del config["text_config"]["dtype"]
+    assert import_config(config) == import_config(published("Qwen__Qwen3.5-9B"))
+
+
 def test_a_token_of_qwen3_next_reads_ten_of_512_experts() -> None:
     model = import_config(published("Qwen__Qwen3-Next-80B-A3B-Instruct"))
     assert model.num_params - model.num_active_params == 48 * 502 * 3 * 512 * 2048

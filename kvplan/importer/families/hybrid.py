@@ -31,7 +31,7 @@ from kvplan.blocks import (
     router,
     vector,
 )
-from kvplan.dtypes import StorageFormat, weight_format
+from kvplan.dtypes import StorageFormat
 from kvplan.importer.decoder import (
     Parts,
     Shape,
@@ -51,12 +51,6 @@ from kvplan.model import Layer, WeightGroup
 LINEAR, FULL = "linear_attention", "full_attention"
 OLD_NAMES = {"mamba": LINEAR, "attention": FULL}
 """Names of kinds of layer that older configs use."""
-
-
-def model_dtype(view: ConfigView) -> StorageFormat | None:
-    """The dtype that the config states, or None."""
-    stated = view.text("torch_dtype", "dtype", default=None)
-    return weight_format(stated.removeprefix("torch.")) if stated else None
 
 
 def block_kinds(view: ConfigView, names: Sequence[str], num_layers: int, known: Sequence[str]) -> list[str] | None:
@@ -201,7 +195,7 @@ def _gated_delta_decoder(
     gate = linear("attention_gate", shape.heads * shape.head_dim, shape.hidden, bias=bias, split="rows")
     full = (*attention_groups(shape, bias, "head"), *gate)
     recurrent = delta.weights(shape.hidden, inputs)
-    state, norms = delta.cache(model_dtype(view)), norm(shape.hidden, count=2)
+    state, norms = delta.cache(view.dtype), norm(shape.hidden, count=2)
 
     def build(kind: tuple[str, Groups]) -> Layer:
         if kind[0] == FULL:
@@ -272,7 +266,7 @@ def _lfm2_layers(view: ConfigView, shape: Shape, kinds: Sequence[str], mlps: Seq
         *short_filter(hidden, width, bias),
         *linear("convolution", hidden, hidden, bias=bias, split="columns"),
     )
-    cache, norms = ShortConvolution(hidden, width, model_dtype(view)), norm(hidden, count=2)
+    cache, norms = ShortConvolution(hidden, width, view.dtype), norm(hidden, count=2)
     full = attention_groups(shape, qk_norm="head")
 
     def build(kind: tuple[str, Groups]) -> Layer:
@@ -314,7 +308,7 @@ def _minimax(view: ConfigView, shape: Shape, kinds: Sequence[str]) -> Parts:
         *linear("recurrent", hidden, values, split="columns"),
         *vector("norm", values, split="rows"),
     )
-    state = RecurrentState(shape.heads, shape.head_dim**2, model_dtype(view))
+    state = RecurrentState(shape.heads, shape.head_dim**2, view.dtype)
 
     def build(kind: str) -> Layer:
         if kind == FULL:
@@ -340,7 +334,7 @@ def recurrent_gemma(view: ConfigView) -> Parts:
     full = attention(
         hidden, heads, shape.kv_heads, shape.head_dim, q_bias=bias, k_bias=bias, v_bias=bias, out_bias=True
     )
-    state = RecurrentState(heads, width // heads, FP32, width, kernel - 1, model_dtype(view))
+    state = RecurrentState(heads, width // heads, FP32, width, kernel - 1, view.dtype)
 
     def build(kind: str) -> Layer:
         if kind == "attention":
@@ -479,7 +473,7 @@ def _delta_and_latent(
     dense = gated_mlp(shape.hidden, view.integer("intermediate_size"))
     moe = latent_experts(view, shape.hidden)
     full = (*latent.weights(shape.hidden, shape.heads, view.flag("attention_bias")), *gate)
-    state, norms = delta.cache(model_dtype(view)), norm(shape.hidden, count=2)
+    state, norms = delta.cache(view.dtype), norm(shape.hidden, count=2)
 
     def build(kind: tuple[str, bool]) -> Layer:
         mlp = (*(dense if kind[1] else moe), *norms)

@@ -50,7 +50,6 @@ from kvplan.importer.families.hybrid import (
     OLD_NAMES,
     attention_groups,
     block_kinds,
-    model_dtype,
     require_own_head,
     short_filter,
 )
@@ -188,7 +187,7 @@ def granitemoehybrid(view: ConfigView) -> Parts:
 
 
 def _mamba2_hybrid(view: ConfigView, shape: Shape, kinds: Sequence[str], mlp: Groups) -> Parts:
-    mamba, dtype = read_mamba2(view, shape.hidden), model_dtype(view)
+    mamba, dtype = read_mamba2(view, shape.hidden), view.dtype
     full = attention_groups(shape, view.flag("attention_bias"))
     norms = norm(shape.hidden, count=2)
 
@@ -206,7 +205,7 @@ def falcon_h1(view: ConfigView) -> Parts:
     view.require("attn_layer_indices", None, "layers without attention are not known in this family")
     view.require("mamba_use_mlp", True, "the class always builds the MLP")
     mamba = _falcon_h1_mamba(view, shape.hidden)
-    cache = CombinedCache((FullAttention(shape.kv_heads, shape.head_dim), mamba.cache(model_dtype(view))))
+    cache = CombinedCache((FullAttention(shape.kv_heads, shape.head_dim), mamba.cache(view.dtype)))
     weights = (
         *attention_groups(shape, view.flag("attention_bias")),
         *mamba.weights(shape.hidden),
@@ -250,7 +249,7 @@ def nemotron_h(view: ConfigView) -> Parts:
     kinds = _nemotron_kinds(view)
     shape = replace(_nemotron_shape(view), num_layers=len(kinds))
     mamba = _nemotron_mamba(view)
-    bias, dtype = view.flag("mlp_bias"), model_dtype(view)
+    bias, dtype = view.flag("mlp_bias"), view.dtype
     mlp_width = view.integer("intermediate_size")
     made: dict[str, Callable[[], Layer]] = {
         LINEAR: lambda: Layer(mamba.cache(dtype), mamba.weights(shape.hidden)),
@@ -359,7 +358,7 @@ def jamba(view: ConfigView) -> Parts:
     if experts > 1:
         moe = mixture(router(shape.hidden, experts), shape.hidden, width, experts, per_token)
     full, routed = (_every(view, name, shape.num_layers) for name in ("attn_layer", "expert_layer"))
-    norms, dtype = norm(shape.hidden, count=2), model_dtype(view)
+    norms, dtype = norm(shape.hidden, count=2), view.dtype
 
     def build(kind: tuple[bool, bool]) -> Layer:
         mlp = moe if kind[1] else dense
@@ -405,7 +404,7 @@ def mamba(view: ConfigView) -> Parts:
         bias=view.flag("use_bias"),
         filter_bias=view.flag("use_conv_bias"),
     )
-    return _lone_layers(shape, mixer.cache(model_dtype(view)), mixer.weights(shape.hidden))
+    return _lone_layers(shape, mixer.cache(view.dtype), mixer.weights(shape.hidden))
 
 
 def mamba2(view: ConfigView) -> Parts:
@@ -424,7 +423,7 @@ def mamba2(view: ConfigView) -> Parts:
         filter_bias=view.flag("use_conv_bias"),
     )
     require_channels(view, mixer, _lone_inner(view, shape.hidden))
-    return _lone_layers(shape, mixer.cache(model_dtype(view)), mixer.weights(shape.hidden))
+    return _lone_layers(shape, mixer.cache(view.dtype), mixer.weights(shape.hidden))
 
 
 def _lone_inner(view: ConfigView, hidden: int) -> int:
@@ -484,7 +483,7 @@ def state_spaces(view: ConfigView) -> Parts:
         context=None,
         tied=view.flag("tie_embeddings"),
     )
-    return _lone_layers(shape, mixer.cache(model_dtype(view)), mixer.weights(hidden))
+    return _lone_layers(shape, mixer.cache(view.dtype), mixer.weights(hidden))
 
 
 # ---------------------------------------------------------------------------------------------- shared transformer
@@ -504,7 +503,7 @@ def zamba(view: ConfigView) -> Parts:
     first = kinds.index("hybrid") if "hybrid" in kinds else None
     shared = _zamba_transformer(view, shape)
     own = (*mamba.weights(shape.hidden), *norm(shape.hidden))
-    state = mamba.cache(model_dtype(view))
+    state = mamba.cache(view.dtype)
     both = CombinedCache((FullAttention(shape.kv_heads, shape.head_dim), state))
 
     def build(kind: tuple[str, bool]) -> Layer:
