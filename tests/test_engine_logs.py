@@ -1,0 +1,169 @@
+"""Public start-up logs against the rules: run with -s to see the tables, every miss with its reason."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from kvplan.engines import EngineCapacity, engine_capacity
+from kvplan.engines.llamacpp import KvBytes, kv_bytes
+from kvplan.errors import InputError
+from kvplan.units import GIB, MIB
+from tests.engines.log_cases import Case, cases
+
+CASES = cases()
+POOLS = [case for case in CASES if {"available_kv_gib", "kv_tokens"} <= case.row.keys()]
+LLAMA = [case for case in CASES if "llama.cpp" in case.row["engine"] and "kv_mib" in case.row]
+REFUSED = [case for case in CASES if "error_needed_gib" in case.row]
+BLOCKS = [case for case in CASES if case.row.get("block_size", 0) > 64 and case.row["engine"] == "vllm"]
+
+KNOWN_MISSES = {
+    (93, 2493464): "a fork's nvfp4 layout of DeepSeek V4: how its pages are packed is not known here, so it is refused",
+    (97, 178880): "1.1 % under its pool line: tokens follow from the rank with the least memory, the line is another's",
+}
+"""(row, its printed tokens): why it cannot come out."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    case: Case
+    figures: tuple[int, int, int] | None
+    why: str
+
+    @property
+    def printed(self) -> int:
+        return int(self.case.row["kv_tokens"])
+
+    @property
+    def hit(self) -> bool:
+        """Within the pool's own rounding, or one block (of every group, as the older line divides by them)."""
+        return self.figures is not None and self.figures[0] <= self.printed <= self.figures[2]
+
+
+def answer(case: Case, pool_gib: float) -> EngineCapacity:
+    return engine_capacity(case.model, pool_bytes=round(pool_gib * GIB), **case.settings)
+
+
+def outcome(case: Case) -> Outcome:
+    pool, half = case.row["available_kv_gib"], case.pool_rounding_gib
+    try:
+        low, middle, high = (answer(case, pool + step) for step in (-half, 0, half))
+    except InputError as error:
+        return Outcome(case, None, str(error))
+    block = middle.block_size * case.settings["context_parallel"]
+    return Outcome(case, (low.tokens - block, middle.tokens, high.tokens + block), "")
+
+
+def test_printed_tokens_come_out_within_the_logs_own_rounding_on_95_percent_of_the_known_models() -> None:
+    outcomes = [outcome(case) for case in POOLS]
+    print(f"\ntokens: {'row':60s} {'printed':>10s} {'kvplan':>10s}")
+    for item in outcomes:
+        middle = item.figures[1] if item.figures else item.why
+        print(f"{'   ok' if item.hit else ' MISS'}: {item.case.name} {item.printed:>10,d} {middle:>10}")
+    missed = {(item.case.number, item.printed) for item in outcomes if not item.hit}
+    for key in sorted(missed):
+        print(f"why row {key[0]}: {KNOWN_MISSES.get(key, 'not known')}")
+    print(f"tokens within rounding: {len(outcomes) - len(missed)} of {len(outcomes)}")
+    assert len(outcomes) >= 45
+    assert missed <= KNOWN_MISSES.keys()
+    assert len(missed) <= 0.05 * len(outcomes)
+
+
+def test_printed_concurrency_comes_out_to_its_last_digit() -> None:
+    checked = 0
+    for case in POOLS:
+        found = outcome(case)
+        if not found.hit or "max_concurrency" not in case.row:
+            continue
+        pool, half = case.row["available_kv_gib"], case.pool_rounding_gib
+        low, high = (answer(case, pool + step).max_concurrency for step in (-half, half))
+        one_block = high / max(1, answer(case, pool).num_blocks)
+        assert low - 0.005 - one_block <= case.row["max_concurrency"] <= high + 0.005 + one_block, case.name
+        checked += 1
+    assert checked >= 25
+
+
+def test_the_raised_block_of_hybrid_models_is_the_logs() -> None:
+    for case in BLOCKS:
+        free = {**case.settings, "block_size": None}
+        found = engine_capacity(case.model, pool_bytes=64 * GIB, **free)
+        assert found.block_size == case.row["block_size"], case.name
+    assert len(BLOCKS) >= 6
+
+
+def test_refused_starts_need_what_the_engine_says() -> None:
+    print("\nrefused starts: needed GiB printed, kvplan; longest context printed, kvplan")
+    for case in REFUSED:
+        found = answer(case, case.row["error_available_gib"])
+        print(
+            f"  {case.name} {case.row['error_needed_gib']:>7} {found.needed_bytes / GIB:7.2f}"
+            f"  {case.row.get('estimated_max_len')} {found.longest_context}"
+        )
+        assert f"{found.needed_bytes / GIB:.2f}" == f"{case.row['error_needed_gib']:.2f}", case.name
+        assert not found.admits_one
+        if "estimated_max_len" in case.row:
+            low, high = (answer(case, case.row["error_available_gib"] + step).longest_context for step in (-0.005, 0.005))
+            assert low is not None and high is not None
+            assert low <= case.row["estimated_max_len"] <= high, case.name
+    assert len(REFUSED) == 5
+
+
+def llama_bytes(case: Case) -> KvBytes:
+    row, notes = case.row, case.row.get("notes", "")
+    per_head = row.get("head_dim_k") == 192 and "c^KV" not in notes
+    return kv_bytes(
+        case.model, row["n_ctx"], row["type_k"], row.get("type_v") or row["type_k"],
+        slots=row["n_seq"], pad=32, swa_full=row["engine"] == "ik_llama.cpp", latent=not per_head,
+    )  # fmt: skip
+
+
+def test_llamacpp_cache_sizes_come_out_to_the_printed_digit() -> None:
+    print(f"\nllama.cpp: {'row':60s} {'MiB printed':>12s} {'kvplan':>12s}")
+    misses = 0
+    for case in LLAMA:
+        found = llama_bytes(case)
+        printed = {key: f"{case.row[key]:.2f}" for key in ("kv_mib", "k_mib", "v_mib") if key in case.row}
+        made = {"kv_mib": found.kv_bytes, "k_mib": found.k_bytes, "v_mib": found.v_bytes}
+        hit = all(f"{made[key] / MIB:.2f}" == text for key, text in printed.items())
+        misses += not hit
+        print(f"{'   ok' if hit else ' MISS'}: {case.name} {case.row['kv_mib']:12.2f} {found.kv_bytes / MIB:12.2f}")
+    print(f"llama.cpp to the printed digit: {len(LLAMA) - misses} of {len(LLAMA)}")
+    assert len(LLAMA) >= 42
+    assert misses <= 0.05 * len(LLAMA)
+
+
+def test_llamacpp_states_come_out_to_the_printed_digit() -> None:
+    checked = 0
+    for case in LLAMA:
+        stated = re.search(r"R ([\d.]+) \+ S ([\d.]+), f32", case.row.get("notes", ""))
+        if stated:
+            found = llama_bytes(case)
+            assert (f"{found.r_bytes / MIB:.2f}", f"{found.s_bytes / MIB:.2f}") == stated.groups()
+            checked += 1
+    assert checked >= 5
+
+
+def test_tokens_never_exceed_the_pool_over_resident_bytes_unless_the_notes_say_why() -> None:
+    for case in POOLS:
+        try:
+            found = answer(case, case.row["available_kv_gib"])
+        except InputError:
+            continue
+        length = case.settings["max_model_len"] or case.model.context_limit or found.tokens
+        kv: Any = case.settings["kv_dtype"]
+        resident = case.model.cache_bytes(length, 1, "bf16" if kv == "auto" else kv, case.settings["tensor_parallel"])
+        if case.settings["context_parallel"] > 1:
+            assert any("spread over" in note for note in found.notes)
+        else:
+            assert found.tokens * resident <= (case.row["available_kv_gib"] + 0.01) * GIB * length, case.name
+
+
+def percentile(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def test_percentiles_are_taken_from_the_sorted_values() -> None:
+    assert percentile([3.0, 1.0, 2.0], 0.9) == 3.0
+    assert statistics.median([3.0, 1.0, 2.0]) == 2.0
