@@ -68,8 +68,8 @@ def import_config(
     )
 
 
-_WITHOUT_LANGUAGE_HEAD = re.compile(r"\w+For\w*Classification|\w+ForQuestionAnswering|\w*RewardModel|\w+Model")
-_MODELS_WITH_LANGUAGE_HEAD = frozenset({"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel"})
+_WITHOUT_LANGUAGE_HEAD = re.compile(r"\w+For\w*Classification|\w+ForQuestionAnswering|\w+(?<!LMHead)Model")
+_MODELS_WITH_LANGUAGE_HEAD = frozenset({"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniModel"})
 
 
 def _require_language_head(view: ConfigView) -> None:

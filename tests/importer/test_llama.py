@@ -152,6 +152,12 @@ def test_two_gpus_halve_all_of_llama_but_its_norms() -> None:
     assert 2 * model.weight_bytes(tensor_parallel=2) == model.weight_bytes() + norms
 
 
+@pytest.mark.parametrize("name", ["LlamaForSequenceClassification", "LlamaModel", "LlamaForTokenClassification"])
+def test_a_class_with_another_head_or_none_is_refused(name: str) -> None:
+    with pytest.raises(UnsupportedConfigError, match=f"architectures names {name}"):
+        import_config(published("meta-llama__Llama-3.1-8B", architectures=[name]))
+
+
 def test_biases_that_the_class_does_not_have_are_refused() -> None:
     with pytest.raises(UnsupportedConfigError, match="attention_bias is True"):
         import_config(published("mistralai__Mistral-7B-v0.1", attention_bias=True))
@@ -229,7 +235,7 @@ def test_a_linear_layer_in_the_place_of_attention_or_mlp_is_counted() -> None:
     assert import_config(config).num_params == before - attention - mlp + 2 * 8192 * 8192
 
 
-@pytest.mark.parametrize("ratio", [0, -1.5, 1e308])
+@pytest.mark.parametrize("ratio", [0, -1.5, 1e-300, 1e308])
 def test_an_mlp_width_of_nemotron_nas_must_be_believable(ratio: float) -> None:
     config = published("nvidia__Llama-3_3-Nemotron-Super-49B-v1")
     config["block_configs"][1]["ffn"]["ffn_mult"] = ratio

@@ -368,9 +368,9 @@ def _group_heads(mixer: ConfigView, heads: int) -> int:
 def _nas_width(mlp: ConfigView, hidden: int) -> int:
     """Two thirds of ffn_mult times hidden_size, rounded up to a multiple of 256."""
     ratio = mlp.number("ffn_mult")
-    if not 0 < ratio <= MAX_FFN_MULT:
+    if not 3 / (2 * hidden) <= ratio <= MAX_FFN_MULT:
         raise mlp.error(f"ffn_mult is {ratio}; a number above 0, and at most {MAX_FFN_MULT}, is needed")
-    return max(1, -(-int(2 * ratio * hidden / 3) // 256)) * 256
+    return -(-int(2 * ratio * hidden / 3) // 256) * 256
 
 
 def _nas_layer(shape: Shape, block: _Block) -> Layer:
