@@ -292,6 +292,7 @@ _ROLE_FORMATS: dict[str, dict[str, StorageFormat]] = {
         "sparse_rope": WEIGHT_FORMATS["bf16"],  # ... + 128 B of rope = 656 B a token
         "compressed_latent": _COMPRESSED_LATENT_FP8,  # 448 + 7 + 1 B ...
         "compressed_rope": WEIGHT_FORMATS["bf16"],  # ... + 128 B of rope = 584 B an entry
+        "overlap": WEIGHT_FORMATS["bf16"],  # what a block carries over is not quantized
     },
     "nvfp4": {"rope": _KV_ROWS["fp8"], "sparse_rope": _KV_ROWS["fp8"]},  # 288 + 64 = 352 B for 512 + 64
 }
@@ -302,6 +303,7 @@ _COMPRESSED_ROLES = frozenset({"compressed_latent", "compressed_rope", "overlap"
 _SPARSE_ROLES = frozenset({"sparse_latent", "sparse_rope", "index"}) | _COMPRESSED_ROLES
 _VALUE_ROLES = frozenset({"value", "image_value"})
 _STATE_ROLES = frozenset({"state", "convolution"})
+_PLAIN_NAMES = ("bf16", "fp16", "fp32")
 
 _ROLES_WITHOUT_LAYOUT: dict[str, frozenset[str]] = {
     **dict.fromkeys(("int8", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head", "mxfp8"), _LATENT_ROLES | _SPARSE_ROLES),
@@ -333,8 +335,9 @@ class KvDtype:
     def format_for(self, role: str) -> StorageFormat:
         """The format of rows of `role`. Raises DtypeError where no layout is known."""
         base = self.value if role in _VALUE_ROLES else self.key
-        unknown = role in _STATE_ROLES and not _KV_ROWS[base].is_plain
-        if unknown or role in _ROLES_WITHOUT_LAYOUT.get(base, ()):
+        if role in _STATE_ROLES and base not in _PLAIN_NAMES:
+            raise DtypeError(f"no known engine stores {_ROLE_WORDS[role]} in {base}; choose bf16, fp16 or fp32")
+        if role in _ROLES_WITHOUT_LAYOUT.get(base, ()):
             raise DtypeError(f"no known engine stores {_ROLE_WORDS[role]} in {base}; choose bf16, fp16, fp32 or fp8")
         return _ROLE_FORMATS.get(base, {}).get(role) or _KV_ROWS[base]
 

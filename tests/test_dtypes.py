@@ -276,7 +276,14 @@ def test_a_matrix_whose_rows_do_not_fill_whole_blocks_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "role"),
-    [("int8", "latent"), ("q8_0", "index"), ("nvfp4", "compressed_latent"), ("mxfp8", "rope"), ("q4_0", "state")],
+    [
+        ("int8", "latent"),
+        ("q8_0", "index"),
+        ("nvfp4", "compressed_latent"),
+        ("mxfp8", "rope"),
+        ("q4_0", "state"),
+        ("fp8", "convolution"),
+    ],
 )
 def test_a_role_without_a_known_layout_is_refused_and_not_guessed(name: str, role: str) -> None:
     with pytest.raises(DtypeError, match=f"no known engine stores .* in {name}; choose"):

@@ -150,6 +150,7 @@ def test_compressed_layers_keep_a_window_one_entry_a_block_and_gates_in_float32(
     assert [part.width for part in overlapping.cache_parts()] == [448, 64, 448, 64, 128]
     # 4 rows of 512 and 4 of 128 that the next block needs, 2 bytes each, and a gate of 4 bytes for each value
     assert kv.fixed_bytes == 30 * 4 * (512 + 128) * (2 + 4)
+    assert model.cache_curve("fp8").fixed_bytes == kv.fixed_bytes
 
 
 def test_layers_for_further_tokens_are_not_counted_and_noted() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kvplan.errors import ConfigError, UnsupportedConfigError
+from kvplan.errors import ConfigError, DtypeError, UnsupportedConfigError
 from kvplan.importer import import_config
 from tests.importer.held import assert_held
 
@@ -176,6 +176,13 @@ def test_the_layout_of_mamba_ssm_pads_the_vocabulary_and_names_the_defaults_it_t
     model = import_config(published("state-spaces__mamba2-130m"))
     assert model.vocab_size == 50288
     assert any("defaults of the mamba_ssm package" in note for note in model.notes)
+
+
+def test_the_state_of_a_model_whose_dtype_nobody_states_is_not_guessed_for_an_fp8_cache() -> None:
+    config = published("state-spaces__mamba2-130m")
+    with pytest.raises(DtypeError, match="no known engine stores convolution state in fp8; choose bf16"):
+        import_config(config).cache_bytes(1, kv_dtype="fp8")
+    assert import_config(config, dtype="fp16").cache_bytes(1, kv_dtype="fp8") == 24 * (24 * 64 * 128 * 4 + 1792 * 4 * 2)
 
 
 def test_mamba_keeps_the_same_bytes_at_any_context_and_has_no_kv_heads() -> None:
