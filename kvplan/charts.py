@@ -609,8 +609,10 @@ def _crossover_mark(curve: Curve, unit: str, color: str, symbol: str, reach: flo
 # ------------------------------------------------------------------------------------------------- bars by name
 
 
-def named_bars(names: Sequence[str], values: Sequence[float], texts: Sequence[str], title: str) -> Figure:
-    """One horizontal bar for each name with its text, the first on top."""
+def named_bars(
+    names: Sequence[str], values: Sequence[float], texts: Sequence[str], title: str, hovers: Sequence[str] | None = None
+) -> Figure:
+    """One horizontal bar for each name with its text, the first on top; a hover says `hovers`, or the text again."""
     return {
         "data": [
             {
@@ -620,7 +622,8 @@ def named_bars(names: Sequence[str], values: Sequence[float], texts: Sequence[st
                 "x": list(values),
                 "text": list(texts),
                 "textposition": "auto",
-                "hovertemplate": "%{y}<br>%{text}<extra></extra>",
+                "customdata": list(texts if hovers is None else hovers),
+                "hovertemplate": "%{y}<br>%{customdata}<extra></extra>",
                 "marker": {"color": BLUE},
             }
         ],

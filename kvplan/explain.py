@@ -176,10 +176,10 @@ def weight_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's weight bytes as terms, one for each role and shape; they add up to `p.weight_bytes`."""
     scenario, stage = p.scenario, _stage(p)
     wanted = as_weight_format(scenario.weight_dtype)
-    totals: dict[WeightGroup, int] = dict.fromkeys(stage.outer, 1)
-    for layer in stage.layers:
-        for group in layer.weights:
-            totals[group] = totals.get(group, 0) + 1
+    inside = [group for layer in stage.layers for group in layer.weights]
+    totals: dict[WeightGroup, int] = {}
+    for group in [*stage.outer, *inside]:  # a tower may hold equal groups more than once
+        totals[group] = totals.get(group, 0) + 1
     model = scenario.planned_model
     return tuple(
         _weight_term(group, times, model.storage_of(group, wanted), scenario.tensor_parallel)

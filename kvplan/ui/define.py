@@ -236,8 +236,13 @@ def _latent(given: Mapping[str, Any]) -> Latent | None:
     if not any(given[size.name] for size in LATENT):
         return None
     _require(LATENT, given, "latent attention")
-    *widths, queries = (given[size.name] for size in LATENT)
-    return Latent(*widths, queries or None)
+    return Latent(
+        given["kv_lora_rank"],
+        given["qk_rope_head_dim"],
+        given["qk_nope_head_dim"],
+        given["v_head_dim"],
+        given["q_lora_rank"] or None,
+    )
 
 
 def _require(sizes: tuple[Size, ...], given: Mapping[str, Any], what: str) -> None:

@@ -128,7 +128,7 @@ def show_model(name: str) -> None:
     """One model from the top down: numbers, layers in order, what each run of layers keeps, notes, source."""
     model, kv = find_model(name), st.session_state["kv"]
     st.text(model.name)
-    st.dataframe(pd.DataFrame(model_facts(model, kv), columns=["what", "value"]), hide_index=True)
+    words.show_facts(model_facts(model, kv), ("what", "value"))
     words.show_chart(charts.layer_strip(layer_strip(model)), "Layers in order, by kind", f"strip_{name}")
     st.dataframe(
         pd.DataFrame(layer_rows(model, kv), columns=["layers", "kind", "keeps of a sequence"]), hide_index=True
@@ -211,7 +211,7 @@ def browse_gpus() -> None:
 
 def show_gpu(gpu: Gpu) -> None:
     st.text(gpu.name)
-    st.dataframe(pd.DataFrame(gpu_facts(gpu), columns=["what", "value"]), hide_index=True)
+    words.show_facts(gpu_facts(gpu), ("what", "value"))
     for price in gpu.prices:
         what = "rent, an hour" if price.kind == "rent" else "to buy"
         st.text(f"${price.usd:,.2f} {what}, {price.date}: {price.source}")

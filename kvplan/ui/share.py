@@ -37,8 +37,9 @@ else:
     st.caption("Every field is written out, so the link opens this same plan even when defaults change.")
 
 st.subheader("Plan as a table", anchor=False)
-table = pd.DataFrame(plan_rows(plan(scenario)), columns=["what", "value", "exact"])
-st.dataframe(table, hide_index=True, key="plan_table")
+rows = plan_rows(plan(scenario))
+words.show_facts(rows, ("what", "value", "exact"))
+table = pd.DataFrame(rows, columns=["what", "value", "exact"])
 words.offer_csv(table, "plan", "This table as CSV")
 
 if scenario.model.id in own_models():

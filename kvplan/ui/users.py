@@ -14,7 +14,7 @@ from kvplan.fleet import Lengths, UserPlan, layouts, lengths_from_list, lengths_
 from kvplan.plan import Scenario
 from kvplan.ui import words
 from kvplan.ui.sidebar import BIND, current_or_stop, unit
-from kvplan.units import format_exact_bytes, parse_count
+from kvplan.units import format_bytes, format_exact_bytes, parse_count
 
 SPREAD, LISTED = "median and 95th percentile", "a list of lengths"
 MAX_CHARACTERS = 200_000
@@ -63,8 +63,9 @@ def show_layout(scenario: Scenario, users: int, lengths: Lengths) -> None:
     bars = charts.named_bars(
         [f"{point.label}: {point.tokens:,} tokens" for point in points],
         [charts.scaled(point.cache_bytes, unit()) for point in points],
-        [format_exact_bytes(point.cache_bytes) for point in points],
+        [format_bytes(point.cache_bytes, unit()) for point in points],
         f"KV cache of all users, {unit()}",
+        [format_exact_bytes(point.cache_bytes) for point in points],
     )
     words.show_chart(bars, "KV cache of all users at the mean, the 95th percentile and the maximum length", "users")
     table = pd.DataFrame([_cells(point) for point in points])

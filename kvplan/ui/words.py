@@ -5,7 +5,7 @@ Whatever may hold a visitor's own words goes through `st.text` or a table, which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -53,6 +53,11 @@ def show_numbers(numbers: Iterable[Number]) -> None:
 def show_chart(figure: Mapping[str, Any], alt: str, key: str) -> None:
     """A figure as wide as the page, with its text alternative."""
     st.plotly_chart(dict(figure), width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
+
+
+def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str | None = None) -> None:
+    """A short table of words, shown whole."""
+    st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, height="content", key=key)
 
 
 def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:

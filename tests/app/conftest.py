@@ -34,12 +34,7 @@ class App:
         self.check()
 
     def _widget(self, key):
-        return next(
-            widget
-            for kind in WIDGETS
-            for widget in self.run.get(kind)
-            if getattr(widget, "key", None) == key
-        )
+        return next(widget for kind in WIDGETS for widget in self.run.get(kind) if getattr(widget, "key", None) == key)
 
     def click(self, key):
         next(button for button in self.run.get("button") if button.key == key).click().run()

@@ -47,7 +47,9 @@ def test_the_address_of_a_page_opens_the_same_plan_elsewhere(visit):
 
 
 def test_a_versioned_link_opens_its_scenario(visit):
-    scenario = kvplan.Scenario("llama-3.1-70b", "h100-sxm-80gb", context_length=32768, tensor_parallel=2, kv_dtype="fp8")
+    scenario = kvplan.Scenario(
+        "llama-3.1-70b", "h100-sxm-80gb", context_length=32768, tensor_parallel=2, kv_dtype="fp8"
+    )
     visitor = visit("/" + kvplan.to_link(scenario))
     assert visitor.heading() == kvplan.plan(scenario).sentence
 

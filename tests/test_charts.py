@@ -1,0 +1,214 @@
+"""Figures: their numbers are the results' own, to the byte."""
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+import kvplan
+from kvplan import charts
+from kvplan.attention import LAYER_KINDS
+from kvplan.explain import StripSegment, layer_strip
+from kvplan.model import ROLES
+
+GIB = 2**30
+
+
+def planned(model="llama-3.1-8b", gpu="h100-sxm-80gb", **settings):
+    return kvplan.plan(kvplan.Scenario(model, gpu, **settings))
+
+
+def sizes(figure):
+    return {trace["hovertemplate"].split("<br>")[0]: trace["customdata"][0][0] for trace in figure["data"]}
+
+
+def test_every_weight_role_belongs_to_one_family():
+    roles = [role for family in charts.WEIGHT_FAMILIES for role in family.roles]
+    assert sorted(roles) == sorted(ROLES)
+
+
+def test_every_kind_of_layer_has_a_look_of_its_own():
+    assert set(charts.KIND_LOOKS) == set(LAYER_KINDS)
+    assert len(set(charts.KIND_LOOKS.values())) == len(LAYER_KINDS)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v3", "gemma-3-27b", "qwen3-next-80b-a3b", "gpt-oss-20b"])
+def test_families_add_up_to_the_weights(model):
+    plan = planned(model)
+    assert sum(charts.bytes_by_family(plan).values()) == plan.weight_bytes
+
+
+def test_the_memory_bar_holds_every_part_and_adds_up_to_the_capacity():
+    plan = planned(adapter_bytes=1000, draft_model="llama-3.2-1b")
+    parts = sizes(charts.memory_bar(plan))
+    assert sum(parts.values()) == plan.capacity_bytes
+    assert parts["KV cache"] == plan.cache_bytes
+    assert parts["Adapters"] == 1000
+    assert parts["Draft model"] == plan.draft_bytes
+    assert parts["Free"] == plan.free_bytes
+
+
+def test_a_plan_that_does_not_fit_has_no_free_segment_and_reaches_past_the_capacity():
+    plan = planned("llama-3.1-70b")
+    figure = charts.memory_bar(plan)
+    assert "Free" not in sizes(figure)
+    assert sum(trace["x"][0] for trace in figure["data"]) == pytest.approx(plan.total_bytes / GIB)
+    assert figure["layout"]["xaxis"]["range"][1] > plan.total_bytes / GIB
+
+
+def test_the_bar_marks_usable_capacity_and_label():
+    plan = planned()
+    marked = {shape["x0"] for shape in charts.memory_bar(plan)["layout"]["shapes"] if shape["x0"] == shape["x1"]}
+    assert {plan.capacity_bytes / GIB, plan.scenario.gpu.label_bytes / GIB} <= marked
+
+
+def test_an_estimated_overhead_is_hatched_and_has_a_whisker_to_its_90th_percentile():
+    plan = planned()
+    figure = charts.memory_bar(plan)
+    bar = next(trace for trace in figure["data"] if trace["name"].startswith("Overhead, estimate"))
+    assert bar["marker"]["pattern"]["shape"] == "/"
+    end = (plan.weight_bytes + plan.cache_bytes + plan.runtime.high_bytes) / GIB
+    assert any(shape["x1"] == pytest.approx(end) for shape in figure["layout"]["shapes"])
+
+
+def test_a_given_overhead_has_neither():
+    figure = charts.memory_bar(planned(overhead_bytes=GIB))
+    bar = next(trace for trace in figure["data"] if trace["name"].startswith("Overhead, as given"))
+    assert "pattern" not in bar["marker"]
+    assert len(figure["layout"]["shapes"]) == 2
+
+
+def test_gigabytes_and_gibibytes_draw_the_same_bytes():
+    binary, decimal = charts.memory_bar(planned(), "GiB"), charts.memory_bar(planned(), "GB")
+    assert sizes(binary) == sizes(decimal)
+    assert decimal["data"][0]["x"][0] == pytest.approx(binary["data"][0]["x"][0] * GIB / 10**9)
+
+
+def test_octaves_have_eight_values_each_and_end_at_both_ends():
+    assert charts.octave_values(1024, 2048) == [1024, 1152, 1280, 1408, 1536, 1664, 1792, 1920, 2048]
+
+
+def test_the_curve_visits_each_length_at_which_something_happens():
+    plan = planned("gemma-3-27b", context_length=5000)
+    values = charts.context_values(plan)
+    assert {5000, 1024, plan.max_context_length, plan.scenario.model.context_limit} <= set(values)
+    assert values == sorted(set(values))
+
+
+def test_the_curve_draws_the_sweeps_bytes_and_marks_the_crossover():
+    plan = planned()
+    table = kvplan.sweep(plan.scenario, context_length=charts.context_values(plan))
+    figure = charts.cache_against_weights(plan, table)
+    lines = {trace["name"]: trace for trace in figure["data"]}
+    assert lines["KV cache"]["customdata"].tolist() == table["cache_bytes"].tolist()
+    assert lines["Everything with overhead"]["customdata"].tolist() == table["total_bytes"].tolist()
+    crossing = next(trace for name, trace in lines.items() if name.startswith("Crossover"))
+    assert crossing["x"] == [plan.crossover_context_length]
+    assert crossing["customdata"][0][0] >= plan.weight_bytes
+
+
+def test_lines_of_one_chart_differ_in_dash_and_not_only_in_colour():
+    plan = planned()
+    table = kvplan.sweep(plan.scenario, context_length=[1024, 2048])
+    dashes = [t["line"]["dash"] for t in charts.cache_against_weights(plan, table)["data"] if t["mode"] == "lines"]
+    assert len(set(dashes)) == len(dashes)
+    assert len({(color, dash) for color, dash, _ in charts.SERIES}) == len(charts.SERIES)
+    assert len({symbol for _, _, symbol in charts.SERIES}) == len(charts.SERIES)
+
+
+def test_context_ticks_are_powers_of_two_and_few():
+    axis = charts.context_axis([512, 3000, 4 * 2**20])
+    assert all(tick & (tick - 1) == 0 for tick in axis["tickvals"])
+    assert len(axis["tickvals"]) <= charts.MAX_TICKS
+    assert axis["ticktext"][0] == "512"
+
+
+def test_the_fit_map_holds_each_rows_total_in_its_cell():
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    table = kvplan.sweep(scenario, context_length=[1024, 65536], batch_size=[1, 8, 64])
+    cells = charts.fit_map([charts.Panel("", table)])["data"][0]
+    assert cells["customdata"].ravel().tolist() == table["total_bytes"].tolist()
+    assert (~np.isnan(cells["z"])).ravel().tolist() == table["fits"].tolist()
+
+
+def test_the_fit_map_takes_axes_in_any_order_of_the_table():
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    table = kvplan.sweep(scenario, context_length=[1024, 65536], kv_dtype=["bf16", "fp8"])
+    cells = charts.fit_map([charts.Panel("", table)], across="kv_dtype", up="context_length")["data"][0]
+    assert cells["customdata"].T.ravel().tolist() == table["total_bytes"].tolist()
+
+
+def test_the_frontier_steps_along_the_largest_batch_of_each_context():
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    table = kvplan.sweep(scenario, context_length=[1024, 65536, 2**20], batch_size=[1, 4, 64])
+    frontier = next(t for t in charts.fit_map([charts.Panel("", table)])["data"] if t.get("name") == "frontier")
+    fitting = table.groupby("context_length")["fits"].sum().tolist()
+    assert frontier["y"].tolist() == [count - 0.5 for count in fitting for _ in range(2)]
+
+
+def test_the_largest_point_has_the_most_tokens_in_flight():
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    table = kvplan.sweep(scenario, context_length="1k..1m*2", batch_size="1..1024*2")
+    context, batch = charts.largest_point(table)
+    fitting = table[table["fits"]]
+    assert context * batch == (fitting["context_length"] * fitting["batch_size"]).max()
+    assert charts.largest_point(table[~table["fits"]]) is None
+
+
+def test_a_map_of_several_panels_has_one_band_each_that_do_not_overlap():
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    tables = [
+        kvplan.sweep(scenario.with_changes(kv_dtype=name), context_length=[1024, 2048]) for name in ("bf16", "fp8")
+    ]
+    layout = charts.fit_map([charts.Panel(str(i), table) for i, table in enumerate(tables)])["layout"]
+    upper, lower = layout["yaxis"]["domain"], layout["yaxis2"]["domain"]
+    assert 0 <= lower[0] < lower[1] < upper[0] < upper[1] <= 1
+
+
+def test_the_strip_shows_each_layer_once():
+    figure = charts.layer_strip(layer_strip(kvplan.load_model("gemma-3-27b")))
+    layers = [
+        index
+        for trace in figure["data"]
+        for base, width in zip(trace["base"], trace["x"], strict=True)
+        for index in range(base, base + width)
+    ]
+    assert sorted(layers) == list(range(62))
+    assert {trace["name"] for trace in figure["data"]} == {"full attention (10)", "sliding window (52)"}
+
+
+def test_every_figure_is_one_that_plotly_accepts():
+    plan = planned()
+    table = kvplan.sweep(plan.scenario, context_length=[1024, 2048], batch_size=[1, 2])
+    line = kvplan.sweep(plan.scenario, context_length=[1024, 2048])
+    figures = [
+        charts.memory_bar(plan),
+        charts.cache_against_weights(plan, line),
+        charts.cache_curves([charts.Curve("bf16", plan, line)], log=True),
+        charts.fit_map([charts.Panel("", table)]),
+        charts.layer_strip([StripSegment(0, 2, kind, kind) for kind in LAYER_KINDS]),
+        charts.named_bars(["a"], [1.0], ["one"], "GPUs"),
+        charts.head_bars([8, 4], [2, None], "tokens"),
+    ]
+    for figure in figures:
+        go.Figure(figure)  # refuses what it does not know
+        assert figure["layout"]["template"] == {}
+
+
+def test_crossovers_of_compared_lines_are_their_plans():
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    values = charts.octave_values(512, 2**19)
+    curves = [
+        charts.Curve(name, kvplan.plan(here), kvplan.sweep(here, context_length=values))
+        for name in ("bf16", "fp8")
+        for here in [scenario.with_changes(kv_dtype=name)]
+    ]
+    marks = [trace["x"][0] for trace in charts.cache_curves(curves)["data"] if trace["mode"] == "markers"]
+    assert marks == [curve.plan.crossover_context_length for curve in curves]
+
+
+def test_the_plans_table_holds_every_part_in_exact_bytes():
+    plan = planned()
+    exact = {what: text for what, _, text in charts.plan_rows(plan)}
+    assert int(exact["free"]) == plan.free_bytes
+    assert int(exact["KV cache"]) == plan.cache_bytes
+    assert exact["answer"] == plan.sentence
