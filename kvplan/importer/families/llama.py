@@ -100,8 +100,7 @@ def smollm3(view: ConfigView) -> Parts:
     view.require("use_sliding_window", False, "windows of this family are not known")
     for name in ("sliding_window", "max_window_layers"):
         view.dismiss(name, "use_sliding_window is false")
-    for name in ("no_rope_layers", "no_rope_layer_interval"):
-        view.dismiss(name, "positions are computed, not stored")
+    view.pass_over("positions are computed, not stored", "no_rope_layers", "no_rope_layer_interval")
     layer_windows(view, view.integer("num_hidden_layers"), None, lambda _: False)
     return llama(view)
 
@@ -236,7 +235,7 @@ def cohere2(view: ConfigView) -> Parts:
     view.require("order_of_interleaved_layers", "local_attn_first", "only windows first are known")
     for name in ("use_embedding_sharing", "use_gated_activation", "use_parallel_block"):
         view.require(name, True, "another value is another layout")
-    view.require("use_parallel_embedding", False, "another value is another layout")
+    view.pass_over("how its first code spread the embedding over GPUs", "use_parallel_embedding")
     shape, bias = read_shape(view), view.flag("attention_bias")
     require_square(view, shape)
     period = view.integer("sliding_window_pattern", "_sliding_window_pattern", "layer_switch", default=4)
