@@ -8,10 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvplan.engines import EngineCapacity, engine_capacity
+from kvplan.engines.budget import Flags, PoolBudget, pool_budget
 from kvplan.engines.llamacpp import KvBytes, kv_bytes
 from kvplan.errors import InputError
+from kvplan.presets import load_gpu
 from kvplan.units import GIB, MIB
-from tests.engines.log_cases import Case, cases
+from tests.engines.log_cases import (
+    BUSY,
+    GPUS,
+    NAMED,
+    OTHER_CHECKPOINT,
+    Case,
+    budget_cases,
+    cases,
+    published,
+    weight_dtype,
+)
 
 CASES = cases()
 POOLS = [case for case in CASES if {"available_kv_gib", "kv_tokens"} <= case.row.keys()]
@@ -104,8 +116,11 @@ def test_refused_starts_need_what_the_engine_says() -> None:
         assert f"{found.needed_bytes / GIB:.2f}" == f"{case.row['error_needed_gib']:.2f}", case.name
         assert not found.admits_one
         if "estimated_max_len" in case.row:
-            low, high = (answer(case, case.row["error_available_gib"] + step).longest_context for step in (-0.005, 0.005))
-            assert low is not None and high is not None
+            low, high = (
+                answer(case, case.row["error_available_gib"] + step).longest_context for step in (-0.005, 0.005)
+            )
+            assert low is not None
+            assert high is not None
             assert low <= case.row["estimated_max_len"] <= high, case.name
     assert len(REFUSED) == 5
 
@@ -167,3 +182,39 @@ def percentile(values: list[float], part: float) -> float:
 def test_percentiles_are_taken_from_the_sorted_values() -> None:
     assert percentile([3.0, 1.0, 2.0], 0.9) == 3.0
     assert statistics.median([3.0, 1.0, 2.0]) == 2.0
+
+
+def budget_of(case: Case) -> PoolBudget:
+    row, storage = case.row, weight_dtype(case.row)
+    model = case.model if storage else published(NAMED[row["model_id"]] or "", with_quantization=True)
+    flags = Flags(
+        engine=row["engine"],
+        engine_version=case.settings["engine_version"] if row["engine"] == "vllm" else None,
+        memory_fraction=row["gpu_memory_utilization"],
+        max_num_batched_tokens=case.settings["max_num_batched_tokens"],
+        max_num_seqs=row.get("max_num_seqs"),
+        tensor_parallel=case.settings["tensor_parallel"],
+        pipeline_parallel=case.settings["pipeline_parallel"],
+        weight_dtype=storage,
+        eager=bool(row.get("enforce_eager")),
+    )
+    return pool_budget(model, load_gpu(GPUS[row["gpu_name"]]), flags)
+
+
+def test_the_pool_from_gpu_model_and_flags_alone_is_near_the_printed_one() -> None:
+    print(f"\npool GiB: {'row':60s} {'printed':>8s} {'low':>7s} {'typical':>7s} {'high':>7s} {'error':>7s}")
+    errors, inside = [], 0
+    for case in budget_cases():
+        found, pool = budget_of(case), case.row["available_kv_gib"]
+        low, typical, high = (size / GIB for size in (found.low_bytes, found.pool_bytes, found.high_bytes))
+        errors.append(abs(typical - pool) / pool)
+        inside += low <= pool <= high
+        print(f"  {case.name} {pool:8.2f} {low:7.2f} {typical:7.2f} {high:7.2f} {100 * (typical / pool - 1):6.1f}%")
+    median, ninetieth = statistics.median(errors), percentile(errors, 0.9)
+    print(f"measured over {len(errors)} rows: median error {median:.1%}, 90th percentile {ninetieth:.1%}; ", end="")
+    print(f"{inside} pools lie between low and high")
+    for number, why in sorted((OTHER_CHECKPOINT | BUSY).items()):
+        print(f"left out: row {number}: {why}")
+    assert len(errors) >= 20
+    assert median <= 0.05
+    assert ninetieth <= 0.15

@@ -48,12 +48,8 @@ def _geometry(name: str, *runs: tuple[int, LayerCache]) -> Model:
 _KDA = RecurrentState(32, 128 * 128, WEIGHT_FORMATS["fp32"], 3 * 32 * 128, 4, WEIGHT_FORMATS["bf16"])
 
 GEOMETRY = {
-    "gemma-4-31B-AWQ": _geometry(
-        "gemma4", (50, SlidingAttention(16, 256, window=1024)), (10, FullAttention(4, 512))
-    ),
-    "gemma-4-12B-it-AWQ": _geometry(
-        "gemma4", (40, SlidingAttention(8, 256, window=1024)), (8, FullAttention(2, 512))
-    ),
+    "gemma-4-31B-AWQ": _geometry("gemma4", (50, SlidingAttention(16, 256, window=1024)), (10, FullAttention(4, 512))),
+    "gemma-4-12B-it-AWQ": _geometry("gemma4", (40, SlidingAttention(8, 256, window=1024)), (8, FullAttention(2, 512))),
     "MiniMaxAI/MiniMax-M2.5": _geometry("minimax_m2", (62, FullAttention(8, 128))),
     "OpenBMB/MiniCPM5-1B": _geometry("minicpm", (24, FullAttention(2, 128))),
     "cyankiwi/Kimi-Linear-48B-A3B-Instruct-AWQ-4bit": _geometry(
@@ -167,3 +163,38 @@ def cases() -> list[Case]:
     """Every row whose model is known."""
     found = ((number, row, model_of(row)) for number, row in enumerate(ROWS))
     return [Case(number, row, model, _settings(row)) for number, row, model in found if model is not None]
+
+
+# ------------------------------------------------------------------------------------------------- budgets
+
+CHECKPOINTS = {
+    # how the weights of a row are stored, where the row says so and the format is exactly known
+    "bitsandbytes-4bit": "bnb_nf4_double_quant", "fp8-block": "fp8_block128", "fp8": "fp8_block128",
+}  # fmt: skip
+OTHER_CHECKPOINT = {
+    24: "an NVFP4 checkpoint of someone else, with a draft head", 25: "as row 24", 26: "as row 24",
+    66: "a mixed NVFP4 checkpoint", 80: "an AWQ checkpoint whose layout is not here", 81: "as row 80",
+    85: "an AWQ checkpoint whose layout is not here", 86: "as row 85", 93: "a fork's formats",
+    105: "an AWQ checkpoint whose layout is not here",
+    150: "DeepSeek V4, whose figure of weights includes the CUDA context",
+}  # fmt: skip
+"""Rows left out of the budget: their weights cannot be told from the model and the flags."""
+BUSY = {75: "the GPU's memory was held by others when it started", 76: "as row 75"}
+"""Rows left out of the budget: what they had was not what the GPU has."""
+
+
+def weight_dtype(row: dict[str, Any]) -> str | None:
+    """The row's weights as `weight_dtype`; None: as the config publishes them."""
+    quantization = row.get("quantization")
+    if quantization is None:
+        return {"bfloat16": "bf16", "float16": "fp16", None: None}[row.get("dtype")]
+    return CHECKPOINTS.get(quantization)
+
+
+def budget_cases() -> list[Case]:
+    """Rows that state their GPU and the memory fraction, and whose weights and pool are known."""
+    needed = {"available_kv_gib", "gpu_memory_utilization"}
+    left_out = OTHER_CHECKPOINT.keys() | BUSY.keys()
+    known = [case for case in cases() if case.model.weights and case.number not in left_out]
+    found = [case for case in known if needed <= case.row.keys()]
+    return [case for case in found if case.row.get("gpu_name") in GPUS and case.row["engine"] in ("vllm", "sglang")]
