@@ -7,22 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvplan.lab.caches import Cache, DynamicCache
+from kvplan.lab.caches import Cache
+from kvplan.lab.kinds import cache_kind, new_cache
 from kvplan.lab.limits import MAX_CONTEXT, token_rows, whole_number
 from kvplan.lab.model import TinyDecoder
 
 
 def generate(
-    model: TinyDecoder, ids: Any, max_new_tokens: int, cache: Cache | None = None, eos: int | None = None
+    model: TinyDecoder, ids: Any, max_new_tokens: int, cache: Cache | str | None = None, eos: int | None = None
 ) -> Tensor:
     """The greedy tokens after each prompt row: (B, P + N) ids, prompts included; -1 behind the end of a shorter row.
 
-    ids: a prompt, a list of prompts that may differ in length, or a (B, P) tensor. A row that produces `eos` leaves the
-    batch, and the cache drops it. The cache ends with P + N - 1 tokens a row: the last one is produced, never read.
+    ids: a prompt, a list of prompts that may differ in length, or a (B, P) tensor. cache: one of your own, a name, or
+    None for a dynamic one. A row that produces `eos` leaves the batch, and the cache drops it. The cache ends with
+    P + N - 1 tokens a row: the last one is produced, and never read.
     """
     rows = token_rows(ids, model.shape.vocab_size)
-    whole_number("max_new_tokens", max_new_tokens, 0, MAX_CONTEXT - max(map(len, rows)))
-    cache = DynamicCache(model, len(rows)) if cache is None else cache
+    longest = max(map(len, rows))
+    whole_number("max_new_tokens", max_new_tokens, 0, MAX_CONTEXT - longest)
+    if cache is None or isinstance(cache, str):
+        cache = new_cache(cache_kind(cache or "dynamic"), model, len(rows), longest + max_new_tokens)
     if max_new_tokens > 0:
         _extend_rows(model, rows, max_new_tokens, cache, eos)
     return pad(rows, -1)  # (B, P + N)
