@@ -155,7 +155,7 @@ def test_compressed_layers_keep_a_window_one_entry_a_block_and_gates_in_float32(
 
 def test_layers_for_further_tokens_are_not_counted_and_noted() -> None:
     notes = import_config(published("deepseek-ai__DeepSeek-V3")).notes
-    assert any("num_nextn_predict_layers is not counted" in note for note in notes)
+    assert any("layers that predict further tokens are not counted" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,26 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
         import_config(published(name, **changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sparse_disable_index_value": [0] * 60}, "index values are not known"),
+        ({"use_sparse_attention": False}, "use_sparse_attention is False"),
+        ({"sparse_value_dim": 64}, "no rule reads sparse_attention_config.sparse_value_dim"),
+    ],
+)
+def test_a_switch_inside_the_sparse_attention_of_minimax_m3_is_refused(changes: dict[str, Any], message: str) -> None:
+    config = published("MiniMaxAI__MiniMax-M3")
+    config["sparse_attention_config"].update(changes)
+    with pytest.raises(UnsupportedConfigError, match=message):
+        import_config(config)
+
+
+def test_only_layers_for_further_tokens_that_exist_are_noted() -> None:
+    notes = [import_config(published("zai-org__GLM-4.5-Air", num_nextn_predict_layers=count)).notes for count in (0, 1)]
+    assert (notes[0], len(notes[1])) == ((), 1)
+
+
 def test_linear_layers_of_minimax_m2_are_refused() -> None:
     with pytest.raises(UnsupportedConfigError, match="attn_type_list holds layers other than full attention"):
         import_config({"model_type": "minimax_m2", "attn_type_list": [0, 1]})

@@ -10,12 +10,9 @@ from kvplan.attention import CompressedAttention, IndexedLatentAttention, Latent
 from kvplan.blocks import Groups, gated_mlp, linear, norm, pinned_matrix, pinned_vector, router
 from kvplan.importer.decoder import CONTEXT_KEYS, LAYER_KEYS, MAX_LAYERS, Parts, Shape, is_null, layers_of, with_outer
 from kvplan.importer.families import Family
-from kvplan.importer.families.moe import layer_list, mixture, skip_extra_predictions
+from kvplan.importer.families.moe import layer_list, mixture, optional_child, skip_extra_predictions
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
-
-ONE_ROW = "latent attention keeps one row a token for all heads"
-
 
 # ------------------------------------------------------------------------------------------------ latent attention
 
@@ -51,8 +48,7 @@ class Latent:
 
 def latent_shape(view: ConfigView, rope: int) -> Shape:
     """The common sizes; KV heads and head_dim of the config say nothing about latent attention."""
-    for key in ("num_key_value_heads", "head_dim", "qk_head_dim"):
-        view.dismiss(key, ONE_ROW)
+    view.pass_over("one row a token for all heads", "num_key_value_heads", "head_dim", "qk_head_dim")
     heads = view.integer("num_attention_heads")
     return Shape(
         num_layers=view.integer(*LAYER_KEYS, high=MAX_LAYERS),
@@ -165,7 +161,7 @@ def _latent_decoder(view: ConfigView, shape: Shape, latent: Latent, is_dense: Se
 
 def common_switches(view: ConfigView) -> None:
     skip_extra_predictions(view)
-    view.dismiss("index_share_for_mtp_iteration", "layers that predict further tokens are not part of the decoder")
+    view.pass_over("a setting of layers that are not part of the decoder", "index_share_for_mtp_iteration")
     view.require("moe_layer_freq", 1, "experts in every n-th layer are not known in this family")
     view.require("mlp_bias", False, "biases of the MLPs are not known in this family")
 
@@ -292,8 +288,10 @@ def deepseek_v4(view: ConfigView) -> Parts:
     view.require("n_shared_experts", 1, "the class builds one shared expert")
     view.require("num_key_value_heads", 1, "the class keeps one row for all heads")
     skip_extra_predictions(view)
-    for key in ("dspark_block_size", "dspark_target_layer_ids", "dspark_markov_rank"):
-        view.dismiss(key, "the draft model for speculative decoding is not part of the decoder")
+    draft = ("dspark_block_size", "dspark_target_layer_ids", "dspark_markov_rank")
+    if any(view.has(key) for key in draft):
+        view.note("the draft model for speculative decoding is not counted: it is not part of the decoder")
+    view.pass_over("not part of the decoder", *draft)
     view.dismiss("expert_dtype", "it says how experts are quantized, not how many values they have")
     shape = _v4_shape(view)
     kinds = _v4_kinds(view, shape.num_layers)
@@ -336,7 +334,7 @@ def _v4_kinds(view: ConfigView, num_layers: int) -> Sequence[str]:
 
 def _v4_rates(view: ConfigView) -> dict[str, int]:
     """Tokens that one compressed entry stands for, by kind of layer."""
-    stated = ConfigView(view.mapping("compress_rates", default={}), f"{view.where} compress_rates")
+    stated = optional_child(view, "compress_rates")
     return {
         kind: view.integer(legacy, default=None) or stated.integer(kind, default=default)
         for kind, legacy, default in (

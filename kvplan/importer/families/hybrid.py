@@ -42,7 +42,7 @@ from kvplan.importer.decoder import (
 )
 from kvplan.importer.families import Family
 from kvplan.importer.families.deepseek import Latent, common_switches, dense_layers, latent_experts, latent_shape
-from kvplan.importer.families.moe import flag_list, layer_list, mixture, skip_extra_predictions
+from kvplan.importer.families.moe import flag_list, layer_list, mixture, optional_child, skip_extra_predictions
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer, WeightGroup
 
@@ -174,7 +174,7 @@ def qwen3_5_moe(view: ConfigView) -> Parts:
     """As Qwen3.5 with experts in every layer."""
     shape = read_shape(view)
     delta, inputs = _qwen3_5_delta(view)
-    view.dismiss("intermediate_size", "every layer holds experts")
+    view.pass_over("every layer holds experts", "intermediate_size")
     return _gated_delta_decoder(view, shape, delta, inputs, [qwen_experts(view, shape.hidden)] * shape.num_layers)
 
 
@@ -182,7 +182,7 @@ def _qwen3_5_delta(view: ConfigView) -> tuple[GatedDelta, tuple[int, ...]]:
     view.require("attn_output_gate", True, "the class always gates the attention output")
     view.require("mamba_ssm_dtype", "float32", "the class keeps the state in float32")
     view.require("mlp_only_layers", [], "the class builds the same MLP in every layer")
-    view.dismiss("mtp_use_dedicated_embeddings", "layers that predict further tokens are not part of the decoder")
+    view.pass_over("a setting of layers that are not part of the decoder", "mtp_use_dedicated_embeddings")
     delta = read_gated_delta(view)
     return delta, (2 * delta.keys + delta.values, delta.values, delta.value_heads, delta.value_heads)
 
@@ -246,7 +246,7 @@ def lfm2_moe(view: ConfigView) -> Parts:
     kinds = layer_list(view, "layer_types", shape.num_layers, ("conv", FULL))
     if kinds is None:
         raise view.error("lacks layer_types")
-    view.dismiss("use_expert_bias", "the expert bias is a buffer of one value an expert, not a parameter")
+    view.pass_over("a buffer of one value an expert, not a parameter", "use_expert_bias")
     experts, first = view.integer("num_experts", "num_local_experts"), view.integer("num_dense_layers", low=0)
     dense = gated_mlp(shape.hidden, view.integer("intermediate_size"))
     moe = mixture(
@@ -396,14 +396,13 @@ def kimi_linear(view: ConfigView) -> Parts:
     require_own_head(view)
     latent = _optional_query_latent(view)
     shape = latent_shape(view, latent.rope)
-    settings = ConfigView(view.mapping("linear_attn_config", default={}), f"{view.where} linear_attn_config")
+    settings = optional_child(view, "linear_attn_config")
     delta = KimiDelta(
         heads=settings.integer("num_heads", default=None) or view.integer("linear_num_heads"),
         head_dim=settings.integer("head_dim", default=None) or view.integer("linear_head_dim"),
         kernel=settings.integer("short_conv_kernel_size", default=None) or view.integer("linear_conv_kernel_dim"),
     )
-    for key in ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"):
-        view.dismiss(key, "linear_attn_config says it")
+    view.pass_over("linear_attn_config says it", "linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     recurrent = (
         *delta.weights(shape.hidden),
         *short_filter(3 * delta.values, delta.kernel, bias=False),

@@ -243,6 +243,12 @@ def _falcon_h1_mamba(view: ConfigView, hidden: int) -> Mamba2:
 NEMOTRON_LETTERS = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
 
 
+EXPERT_KEYS = (
+    "n_routed_experts", "moe_intermediate_size", "moe_shared_expert_intermediate_size", "moe_latent_size",
+    "num_experts_per_tok", "n_shared_experts",
+)  # fmt: skip
+
+
 def nemotron_h(view: ConfigView) -> Parts:
     """Every layer is one of: Mamba-2, attention, MLP, experts."""
     _nemotron_switches(view)
@@ -263,24 +269,21 @@ def nemotron_h(view: ConfigView) -> Parts:
         return replace(layer, weights=(*layer.weights, *norm(shape.hidden)))
 
     if "moe" not in kinds:
-        for key in ("n_routed_experts", "moe_intermediate_size", "moe_shared_expert_intermediate_size",
-                    "moe_latent_size", "num_experts_per_tok", "n_shared_experts"):  # fmt: skip
-            view.dismiss(key, "no layer holds experts")
+        view.pass_over("no layer holds experts", *EXPERT_KEYS)
     return with_outer(shape, layers_of(kinds, build), norm(shape.hidden, role="final_norm"))
 
 
 def _nemotron_switches(view: ConfigView) -> None:
     require_own_head(view)
     skip_extra_predictions(view)
-    for key in ("mtp_hybrid_override_pattern", "mtp_layers_block_type"):
-        view.dismiss(key, "layers that predict further tokens are not part of the decoder")
+    view.pass_over("not part of the decoder", "mtp_hybrid_override_pattern", "mtp_layers_block_type")
     view.require("attention_bias", False, "the class builds attention without biases")
     view.require("mamba_proj_bias", False, "the class reads use_bias")
     view.require("sliding_window", None, "windows of this family are not known")
     view.require("mamba_ssm_cache_dtype", "float32", "the class keeps the state in float32")
     view.pass_over("how the scan is cut", "chunk_size")
-    view.dismiss("expand", "channels are mamba_num_heads x mamba_head_dim")
-    view.dismiss("time_step_rank", "this Mamba has no step of low rank")
+    view.pass_over("channels are mamba_num_heads x mamba_head_dim", "expand")
+    view.pass_over("this Mamba has no step of low rank", "time_step_rank")
 
 
 def _nemotron_kinds(view: ConfigView) -> list[str]:
@@ -410,7 +413,7 @@ def mamba(view: ConfigView) -> Parts:
 def mamba2(view: ConfigView) -> Parts:
     """Mamba-2 in every layer, one norm each."""
     shape = _lone_shape(view)
-    view.dismiss("time_step_rank", "Mamba-2 has no step of low rank")
+    view.pass_over("Mamba-2 has no step of low rank", "time_step_rank")
     bias = view.flag("use_bias")
     mixer = Mamba2(
         heads=view.integer("num_heads"),
@@ -438,7 +441,7 @@ def _lone_shape(view: ConfigView) -> Shape:
     view.pass_over("how the scan is cut", "chunk_size")
     view.require("ssm_cfg", {}, "settings of the mixer inside ssm_cfg are not known in this layout")
     view.require("rms_norm", True, "the class builds norms without bias")
-    view.dismiss("pad_vocab_size_multiple", "vocab_size is stated padded in this layout")
+    view.pass_over("vocab_size is stated padded in this layout", "pad_vocab_size_multiple")
     return Shape(
         num_layers=view.integer(*LAYER_KEYS, high=MAX_LAYERS),
         hidden=view.integer(*HIDDEN_KEYS),
@@ -462,7 +465,7 @@ def state_spaces(view: ConfigView) -> Parts:
     view.require("d_intermediate", 0, "MLPs between the mixers are not known")
     view.require("attn_layer_idx", [], "attention layers are not known in this layout")
     view.require("rms_norm", True, "other norms are not known")
-    view.dismiss("attn_cfg", "there are no attention layers")
+    view.pass_over("there are no attention layers", "attn_cfg")
     hidden, inner = view.integer("d_model"), 2 * view.integer("d_model")
     settings = ConfigView(view.mapping("ssm_cfg"), f"{view.where} ssm_cfg")
     kind = settings.text("layer", default="Mamba1", choices=("Mamba1", "Mamba2"))

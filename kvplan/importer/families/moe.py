@@ -44,8 +44,9 @@ def mixture(gate: Groups, hidden: int, width: int, experts: int, per_token: int,
 
 def skip_extra_predictions(view: ConfigView) -> None:
     """Multi-token-prediction layers stand in checkpoints, but the decoder runs without them."""
-    for key in MTP_KEYS:
-        view.dismiss(key, "layers that predict further tokens are not part of the decoder")
+    if any(view.data.get(key) for key in MTP_KEYS):
+        view.note("layers that predict further tokens are not counted: they are not part of the decoder")
+    view.pass_over("they are not part of the decoder", *MTP_KEYS)
 
 
 def layer_list(view: ConfigView, name: str, num_layers: int, choices: Sequence[str]) -> list[str] | None:
@@ -128,9 +129,9 @@ def minimax_m3(view: ConfigView) -> Parts:
     view.require("qk_norm_type", "per_head", "other norms of q and k are not known")
     view.require("use_qk_norm", True, "the class always norms q and k")
     view.require("n_shared_experts", 1, "the class builds one shared MLP of shared_intermediate_size")
-    view.dismiss("use_routing_bias", "the routing bias is a buffer of one value an expert, not a parameter")
-    view.dismiss("first_k_dense_replace", "moe_layer_freq or mlp_layer_types says it layer by layer")
-    view.dismiss("moe_intermediate_size", "experts are intermediate_size wide in this family")
+    view.pass_over("a buffer of one value an expert, not a parameter", "use_routing_bias")
+    view.pass_over("layer by layer in moe_layer_freq or mlp_layer_types", "first_k_dense_replace")
+    view.pass_over("experts are intermediate_size wide", "moe_intermediate_size")
     sparse, index = _minimax_m3_sparse(view, shape)
     routed = _minimax_m3_routed(view, shape)
     build = _minimax_m3_layer(view, shape, index)
@@ -140,33 +141,50 @@ def minimax_m3(view: ConfigView) -> Parts:
 
 def _minimax_m3_sparse(view: ConfigView, shape: Shape) -> tuple[list[bool], tuple[int, int, int]]:
     """Which layers are sparse; and heads of the indexer, values of its key, tokens that a step reads."""
-    legacy = view.mapping("sparse_attention_config", default={})
-    names = {
-        "index_n_heads": "sparse_num_index_heads",
-        "index_head_dim": "sparse_index_dim",
-        "index_block_size": "sparse_block_size",
-        "index_topk_blocks": "sparse_topk_blocks",
-    }
-    inner = ConfigView(legacy, f"{view.where} sparse_attention_config")
-    sizes = {new: inner.integer(old, default=None) or view.integer(new) for new, old in names.items()}
-    for name in names:
-        view.integer(name)
-    kinds = layer_list(view, "layer_types", shape.num_layers, ("full_attention", "minimax_m3_sparse"))
+    inner = optional_child(view, "sparse_attention_config")
+    inner.require("use_sparse_attention", True, "the class reads the layers one by one")
+    inner.pass_over("how blocks are scored", "sparse_score_type", "sparse_init_block", "sparse_local_block")
+    sizes = [
+        inner.integer(legacy, default=None) or view.integer(name)
+        for name, legacy in (
+            ("index_n_heads", "sparse_num_index_heads"),
+            ("index_head_dim", "sparse_index_dim"),
+            ("index_block_size", "sparse_block_size"),
+            ("index_topk_blocks", "sparse_topk_blocks"),
+        )
+    ]
+    view.pass_over("sparse_attention_config says it", "index_n_heads", "index_head_dim")
+    view.pass_over("sparse_attention_config says it", "index_block_size", "index_topk_blocks", "index_local_blocks")
+    sparse = _minimax_m3_kinds(view, inner, shape.num_layers)
+    return sparse, (sizes[0], sizes[1], sizes[2] * sizes[3])
+
+
+def optional_child(view: ConfigView, name: str) -> ConfigView:
+    """The inner object `name`, or an empty one."""
+    return view.child(name) if view.has(name) else ConfigView({}, f"{view.where} {name}")
+
+
+def _minimax_m3_kinds(view: ConfigView, inner: ConfigView, num_layers: int) -> list[bool]:
+    kinds = layer_list(view, "layer_types", num_layers, ("full_attention", "minimax_m3_sparse"))
+    stated = inner.integers("sparse_attention_freq", default=None)
+    sparse = [False] * num_layers
+    if stated is not None:
+        sparse = flag_list(view, stated, "sparse_attention_freq", num_layers)
     if kinds is not None:
         sparse = [kind == "minimax_m3_sparse" for kind in kinds]
-    elif "sparse_attention_freq" in legacy:
-        sparse = flag_list(view, legacy["sparse_attention_freq"], "sparse_attention_freq", shape.num_layers)
-    else:
-        sparse = [False] * shape.num_layers
-    read = sizes["index_block_size"] * sizes["index_topk_blocks"]
-    return sparse, (sizes["index_n_heads"], sizes["index_head_dim"], read)
+    without_value = inner.integers("sparse_disable_index_value", default=None)
+    if without_value is not None and without_value != [int(found) for found in sparse]:
+        raise view.unsupported(
+            "sparse_disable_index_value is not 1 for exactly the sparse layers: index values are not known"
+        )
+    return sparse
 
 
 def _minimax_m3_routed(view: ConfigView, shape: Shape) -> list[bool]:
     """Which layers hold experts."""
     stated = layer_list(view, "mlp_layer_types", shape.num_layers, ("dense", "sparse"))
     legacy = view.data.get("moe_layer_freq")
-    view.dismiss("moe_layer_freq", "read layer by layer")
+    view.pass_over("read below", "moe_layer_freq")
     if stated is not None:
         return [kind == "sparse" for kind in stated]
     if legacy is not None:
@@ -212,7 +230,7 @@ def llama4_text(view: ConfigView) -> Parts:
     """Chunked attention where a layer rotates positions, full attention where it does not; experts interleaved."""
     shape = read_shape(view)
     bias = view.flag("attention_bias")
-    view.dismiss("use_qk_norm", "its norms have no weights")
+    view.pass_over("its norms have no weights", "use_qk_norm")
     routed, chunked = _llama4_routed(view, shape), _llama4_chunked(view, shape)
     chunk = read_window(view, "attention_chunk_size")
     experts, width = view.integer("num_local_experts"), view.integer("intermediate_size")
@@ -276,12 +294,11 @@ def hunyuan_moe(view: ConfigView) -> Parts:
     view.require("moe_layer_num_skipped", 0, "dense layers are not known in this family")
     view.require("mlp_bias", False, "biases of the MLP are not known")
     view.require("add_classification_head", False, "a classification head is not known")
-    view.dismiss("use_mixed_mlp_moe", "the class always adds one shared MLP")
-    view.dismiss("cla_share_factor", "use_cla is false")
-    for key in ("dense_list", "class_num", "pool_type", "skip_cls_token"):
-        view.dismiss(key, "a classification head is not built")
-    for key in [name for name in view.data if name.startswith(("vit_", "anyres_")) or name == "num_media_embeds"]:
-        view.dismiss(key, "a vision tower is not built")
+    view.pass_over("the class always adds one shared MLP", "use_mixed_mlp_moe")
+    view.pass_over("use_cla is false", "cla_share_factor")
+    view.pass_over("a classification head is not built", "dense_list", "class_num", "pool_type", "skip_cls_token")
+    towers = [name for name in view.data if name.startswith(("vit_", "anyres_"))]
+    view.pass_over("a vision tower is not built", "num_media_embeds", *towers)
     shape = read_shape(view)
     if view.integer("attention_head_dim", default=shape.head_dim) != shape.head_dim:
         raise view.unsupported(f"attention_head_dim differs from {shape.head_dim}, the width that the class builds")
