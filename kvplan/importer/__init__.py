@@ -39,6 +39,7 @@ def import_config(
     Raises ConfigError where the config is broken, UnsupportedConfigError where no rule counts it exactly.
     """
     data = read_config(config)
+    _check_depth(data)
     family, model_type = _family(data)
     view = ConfigView(data, defaults=family.defaults)
     stated = view.dtype = _dtype(view, dtype)
@@ -77,6 +78,17 @@ def _require_language_head(view: ConfigView) -> None:
     named = next(iter(view.texts("architectures", default=[])), "")
     if _WITHOUT_LANGUAGE_HEAD.fullmatch(named) and named not in _MODELS_WITH_LANGUAGE_HEAD:
         raise view.unsupported(f"architectures names {shorten(named)}, whose head is not that of a language model")
+
+
+def _check_depth(data: object) -> None:
+    """Raise ConfigError where objects and lists are nested deeper than any config."""
+    level: list[Any] = [data]
+    for _ in range(MAX_DEPTH):
+        groups = [value.values() if isinstance(value, Mapping) else value for value in level]
+        level = [item for group in groups for item in group if isinstance(item, Mapping | list)]
+        if not level:
+            return
+    raise ConfigError(f"config.json: objects are nested over {MAX_DEPTH} deep")
 
 
 def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:

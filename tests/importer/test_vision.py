@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvplan.errors import ConfigError, UnsupportedConfigError
+from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError
 from kvplan.importer import import_config
 
 DATA = Path(__file__).parent.parent / "data"
@@ -150,6 +152,23 @@ def glm4v(chance: random.Random) -> Config:
     return {"text_config": inner, "vision_config": vision, **tied(chance)}
 
 
+def glm4v_moe(chance: random.Random) -> Config:
+    config = glm4v(chance)
+    experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": chance.choice([24, 40])}
+    dense = {"n_shared_experts": 1, "first_k_dense_replace": chance.choice([0, 1]), "head_dim": 16}
+    bias = chance.choice([{"attention_bias": False}, {}])
+    config["text_config"] |= {"model_type": "glm4v_moe_text", **experts, **dense, **bias}
+    return config
+
+
+def qwen3_5(chance: random.Random) -> Config:
+    inner = text(chance, "qwen3_5_text", head_dim=16, num_hidden_layers=4, rope_parameters=MROPE)
+    inner |= {"linear_num_key_heads": 2, "linear_num_value_heads": chance.choice([2, 4]), "linear_key_head_dim": 8}
+    inner |= {"linear_value_head_dim": 8, "linear_conv_kernel_dim": 4}
+    vision = depth_tower(chance, inner["hidden_size"], num_position_embeddings=chance.choice([16, 36]))
+    return {"text_config": inner, "vision_config": vision, **tied(chance)}
+
+
 def llama4(chance: random.Random) -> Config:
     hidden = chance.choice([32, 64])
     vision = tower(chance, hidden_size=hidden, intermediate_size=hidden * 4)
@@ -241,6 +260,8 @@ FAMILIES: dict[str, tuple[str, Callable[[random.Random], Config]]] = {
     "qwen3_vl": ("Qwen3VLForConditionalGeneration", qwen3_vl),
     "qwen3_vl_moe": ("Qwen3VLMoeForConditionalGeneration", qwen3_vl_moe),
     "glm4v": ("Glm4vForConditionalGeneration", glm4v),
+    "glm4v_moe": ("Glm4vMoeForConditionalGeneration", glm4v_moe),
+    "qwen3_5": ("Qwen3_5ForConditionalGeneration", qwen3_5),
     "llama4": ("Llama4ForConditionalGeneration", llama4),
     "gemma4": ("Gemma4ForConditionalGeneration", gemma4),
     "lfm2_vl": ("Lfm2VlForConditionalGeneration", lfm2_vl),
@@ -260,6 +281,29 @@ def test_a_wrapper_has_the_parameters_of_its_class(model_type: str, seed: int) -
     config = {"model_type": model_type, "dtype": "bfloat16", **make(chance)}
     config["text_config"] |= tied(chance)
     assert import_config(config).num_params == class_params(class_name, config)
+
+
+HOSTILE = [0, -1, 1.5, "x", "", [], [0], [1, 2, 3], {}, {"a": 1}, True, None, 10**12, float("nan")]
+
+
+def paths(config: Config, start: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Where every value of `config` stands, inner objects included."""
+    inner = [path for key, value in config.items() if isinstance(value, dict) for path in paths(value, (*start, key))]
+    return [*((*start, key) for key in config), *inner]
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_hostile_value_is_an_error_that_kvplan_raises_on_purpose(model_type: str) -> None:
+    chance = random.Random(model_type)
+    for _ in range(80):
+        config = {"model_type": model_type, "dtype": "bfloat16", **deepcopy(FAMILIES[model_type][1](chance))}
+        *way, last = chance.choice(paths(config))
+        place = config
+        for key in way:
+            place = place[key]
+        place[last] = deepcopy(chance.choice(HOSTILE))
+        with suppress(KvplanError):
+            assert import_config(config).num_params > 0
 
 
 def read(name: str) -> Config:

@@ -113,6 +113,22 @@ def patches(view: ConfigView, frames: int = 1) -> int:
     return int(view.integer("num_channels", "in_channels", default=3) * frames * side * side)
 
 
+def pair(view: ConfigView, name: str) -> tuple[int, int]:
+    """A list of two sizes, such as [height, width]."""
+    sizes = view.integers(name, low=1)
+    if len(sizes) != 2:
+        raise view.error(f"{name} has {len(sizes)} entries; 2 are needed")
+    return sizes[0], sizes[1]
+
+
+def ratio(view: ConfigView, name: str, default: float | None = None) -> float:
+    """A number over 0 and up to 1."""
+    value = view.number(name) if default is None else view.number(name, default=default)
+    if not 0 < value <= 1:
+        raise view.error(f"{name} is {value}; a number over 0 and up to 1 is needed")
+    return float(value)
+
+
 def _grid(view: ConfigView) -> int:
     """Patches of the image that the position embedding is made for."""
     return int(view.integer("image_size") // view.integer("patch_size")) ** 2
@@ -275,7 +291,7 @@ def glm4v(view: ConfigView) -> Groups:
 def llama4(view: ConfigView) -> Groups:
     """Llama 4: class token, plain blocks with biases, and an adapter behind the pixel shuffle."""
     hidden, width = view.integer("hidden_size"), view.integer("intermediate_size")
-    shuffled = int(hidden // view.number("pixel_shuffle_ratio") ** 2)
+    shuffled = int(hidden // ratio(view, "pixel_shuffle_ratio") ** 2)
     adapter_in, adapter_out = view.integer("projector_input_dim"), view.integer("projector_output_dim")
     view.require("multi_modal_projector_bias", False, "a projector with biases is not known")
     _heads(view)
@@ -316,10 +332,7 @@ def gemma4_audio(view: ConfigView) -> Groups:
     """Gemma 4 audio: a Conformer, two convolutions in front and an output projection."""
     hidden, layers = view.integer("hidden_size"), view.integer("num_hidden_layers")
     head = hidden // view.integer("num_attention_heads")
-    channels = view.integers("subsampling_conv_channels", low=1)
-    if len(channels) != 2:
-        raise view.unsupported(f"subsampling_conv_channels has {len(channels)} entries; 2 are known")
-    first, second = channels
+    first, second = pair(view, "subsampling_conv_channels")
     view.pass_over("attention of a tower holds no cache", "attention_chunk_size", "attention_context_left")
     view.pass_over("attention of a tower holds no cache", "attention_context_right", "attention_logit_cap")
     return (
@@ -375,7 +388,7 @@ def omni_audio(view: ConfigView) -> Groups:
 def internvl(view: ConfigView) -> Groups:
     """InternViT: class token, learned positions, biases where attention_bias says so, two layer scales a block."""
     hidden, width, layers = (view.integer(name) for name in ("hidden_size", "intermediate_size", "num_hidden_layers"))
-    (height, wide), (rows, columns) = view.integers("image_size", low=1), view.integers("patch_size", low=1)
+    (height, wide), (rows, columns) = pair(view, "image_size"), pair(view, "patch_size")
     bias, grid = view.flag("attention_bias"), (height // rows) * (wide // columns)
     for name, expected in (("use_qk_norm", False), ("norm_type", "layer_norm"), ("use_mask_token", False)):
         view.require(name, expected, "another layout of this tower is not known")

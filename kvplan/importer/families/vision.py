@@ -52,8 +52,8 @@ def _refuse_text_class(view: ConfigView, key: str) -> None:
 
 def _text_family(view: ConfigView, model_type: str) -> Family:
     known = families()
-    if model_type not in known:
-        raise view.unsupported(f"no rule knows the inner model_type {model_type!r}")
+    if model_type not in known or model_type in WRAPPERS:
+        raise view.unsupported(f"no rule knows the inner model_type {shorten(model_type)!r}")
     return known[model_type]
 
 
@@ -288,7 +288,7 @@ def kimi_k25(view: ConfigView) -> Parts:
     vision.require("pos_emb_type", "divided_fixed", "only positions of a fixed grid are known")
     vision.pass_over("the text model says its own", "text_hidden_size")
     vision.pass_over("attention of a tower holds no cache", "video_attn_type")
-    rows, columns = vision.integers("merge_kernel_size", low=1)
+    rows, columns = towers.pair(vision, "merge_kernel_size")
     width = vision.integer("mm_hidden_size")
     merged = vision.integer("vt_hidden_size") * rows * columns
     projector = (*towers.layer_norms("projector", width), *towers.two_linears(merged, merged, parts.hidden_size))
@@ -319,7 +319,7 @@ def internvl(view: ConfigView) -> Parts:
     vision = view.child_or_defaults("vision_config", towers.INTERNVL_DEFAULTS)
     vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
     view.pass_over("which layer is read has no weights", "vision_feature_layer")
-    merged = vision.integer("hidden_size") * int(1 / view.number("downsample_ratio", default=0.5)) ** 2
+    merged = vision.integer("hidden_size") * int(1 / towers.ratio(view, "downsample_ratio", default=0.5)) ** 2
     text = parts.hidden_size
     projector = (*towers.layer_norms("projector", merged), *towers.two_linears(merged, text, text))
     return with_towers(parts, towers.internvl(vision), projector)
@@ -406,15 +406,14 @@ def _mllama_tower(vision: ConfigView) -> Groups:
     hidden, width = vision.integer("hidden_size"), vision.integer("intermediate_size")
     layers, gated = vision.integer("num_hidden_layers"), vision.integer("num_global_layers")
     tiles, positions = vision.integer("max_num_tiles"), _mllama_positions(vision)
-    ratios = vision.data.get("supported_aspect_ratios") or [None] * 8
-    vision.pass_over("its length is read", "supported_aspect_ratios")
+    shapes = vision.count_of("supported_aspect_ratios", default=8) + 1  # and one for no image
     vision.pass_over("heads split hidden_size", "attention_heads", "num_attention_heads")
     return (
         *towers.dense("vision", hidden, towers.patches(vision), bias=False),
         *towers.rms_norms("vision", hidden),  # the class token
         *towers.dense("vision", positions, hidden, bias=False),
-        *towers.dense("vision", len(ratios) + 1, tiles * positions * hidden, bias=False),
-        *towers.dense("vision", len(ratios) + 1, tiles * hidden, bias=False, count=2),
+        *towers.dense("vision", shapes, tiles * positions * hidden, bias=False),
+        *towers.dense("vision", shapes, tiles * hidden, bias=False, count=2),
         *towers.rms_norms("vision", 1, 3 + 2 * gated),  # gates
         *towers.layer_norms("vision", hidden, 2),
         *_mllama_blocks(layers + gated, hidden, width),
@@ -587,3 +586,6 @@ FAMILIES: dict[str, Family] = {
     "glm4v_text": Family(glm4v_text, _GLM4V_TEXT),
     "glm4v_moe_text": Family(same_rule_as("glm4_moe"), _GLM4V_MOE_TEXT),
 }
+
+WRAPPERS = frozenset(name for name in FAMILIES if not name.endswith("_text"))
+"""Types that stand around a text model and cannot be one themselves."""
