@@ -332,6 +332,11 @@ class KvDtype:
     key: str
     value: str
 
+    def __post_init__(self) -> None:
+        for name in (self.key, self.value):
+            if name not in _KV_ROWS:
+                raise UnknownNameError("kv dtype", name, [*KV_DTYPES, *KV_ALIASES])
+
     def format_for(self, role: str) -> StorageFormat:
         """The format of rows of `role`. Raises DtypeError where no layout is known."""
         base = self.value if role in _VALUE_ROLES else self.key
@@ -359,7 +364,4 @@ def kv_dtype(name: str | KvDtype) -> KvDtype:
 
 
 def _kv_name(name: str) -> str:
-    found = KV_ALIASES.get(name.strip(), name.strip())
-    if found not in _KV_ROWS:
-        raise UnknownNameError("kv dtype", name, [*KV_DTYPES, *KV_ALIASES])
-    return found
+    return KV_ALIASES.get(name.strip(), name.strip())

@@ -14,7 +14,7 @@ from typing import Any
 
 from kvplan.attention import Tokens, first_true
 from kvplan.dtypes import StorageFormat, kv_dtype
-from kvplan.errors import InputError, UnknownNameError, quoted
+from kvplan.errors import InputError, UnknownNameError, quoted, shorten
 from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, Model, Shard, as_weight_format
 from kvplan.presets import load_gpu, load_model
@@ -96,14 +96,14 @@ class Scenario:
         self._require("model", Model)
         self._require("gpu", Gpu)
         for name, (low, high) in _WHOLE_NUMBERS.items():
-            if getattr(self, name) is not None:
+            if name != "overhead_bytes" or self.overhead_bytes is not None:
                 self._set(name, whole_number(getattr(self, name), name, low, high))
         if self.shared_prefix > self.held_tokens:
             raise InputError(
                 f"shared_prefix is {self.shared_prefix:,}; a sequence only holds {self.held_tokens:,} tokens"
             )
         if self.engine is not None and self.engine not in ENGINES:
-            raise UnknownNameError("engine", str(self.engine), ENGINES)
+            raise UnknownNameError("engine", shorten(self.engine), ENGINES)
         self._set("kv_dtype", kv_dtype(self.kv_dtype).name)
         weights = as_weight_format(self.weight_dtype)
         if isinstance(self.weight_dtype, StorageFormat):

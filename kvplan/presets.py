@@ -100,7 +100,7 @@ def _ids(folder: str) -> tuple[str, ...]:
 def _find(folder: str, kind: str, name: str) -> Path:
     path = presets_dir() / folder / f"{name}.toml"
     if not isinstance(name, str) or not _looks_like_id(name) or not path.is_file():
-        raise UnknownNameError(kind, str(name), _ids(folder))
+        raise UnknownNameError(kind, shorten(name), _ids(folder))
     return path
 
 

@@ -114,8 +114,9 @@ def format_bytes(count: int, unit: str | None = None, decimal: bool = False) -> 
     """`count` bytes as text: in `unit` where one is given, else in the largest unit that keeps it at 1 or more."""
     if unit is not None:
         return f"{_three_digits(Fraction(count, UNIT_BYTES[unit]))} {unit}"
+    short = 20_000 if decimal else 2048  # what rounds to 1,000 or 1,024 of a unit is 1.00 of the next
     for name, size in DECIMAL_UNITS if decimal else BINARY_UNITS:
-        if abs(count) >= size:
+        if abs(count) >= size - size // short:
             return f"{_three_digits(Fraction(count, size))} {name}"
     return f"{count:,} B"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvplan.attention import FullAttention, NoCache, SlidingAttention
 from kvplan.define import define_model
@@ -306,3 +308,23 @@ def test_changes_are_checked_again() -> None:
 
 def test_gpus_are_the_product_of_both_kinds_of_parallelism() -> None:
     assert Scenario(LLAMA_8B, SMALL_GPU, tensor_parallel=4, pipeline_parallel=2).num_gpus == 8
+
+
+# ---------------------------------------------------------------------------------------------------------- fuzz
+
+ANYTHING = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=3)
+    | st.lists(st.integers(), max_size=2) | st.dictionaries(st.text(max_size=2), st.none(), max_size=1)
+    | st.sampled_from(["bf16", "fp8", "q8_0/", "/", "llama-3.1-8b", 10**5000, 2**63, 1e308, -0.0, 1j, np.int8(3)])
+)  # fmt: skip
+SETTINGS = st.sampled_from([item.name for item in fields(Scenario)])
+
+
+@given(st.dictionaries(SETTINGS, ANYTHING, max_size=3))
+def test_only_a_kvplan_error_comes_out_of_any_scenario(settings: dict[str, Any]) -> None:
+    try:
+        p = plan(Scenario(**{"model": LLAMA_8B, "gpu": GPU_80, **settings}))
+        message = f"{p.sentence} {p.warnings} {p.max_context_length} {p.crossover_context_length}"
+    except KvplanError as error:
+        message = str(error)
+    assert len(message) < 500

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvplan.attention import FullAttention, LatentAttention, NoCache
-from kvplan.errors import DtypeError, InputError, ParallelError, UnknownNameError
+from kvplan.errors import DtypeError, InputError, KvplanError, ParallelError, UnknownNameError
 from kvplan.plan import Scenario, plan
 from kvplan.sweep import MAX_ROWS, sweep
 from tests.examples import LLAMA_8B, SMALL_GPU, model_of
@@ -129,3 +131,16 @@ def test_too_many_rows_are_refused_before_they_are_made() -> None:
     with pytest.raises(InputError, match=r"the sweep has 16,777,216 rows; at most 5,000,000 are allowed"):
         sweep(SCENARIO, context_length="1..4096", batch_size="1..4096")
     assert MAX_ROWS == 5_000_000
+
+
+AXES = st.sampled_from(["context_length", "batch_size", "kv_dtype", "weight_dtype", "num_kv_heads", "tensor_parallel"])
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.sampled_from([1, 8, "fp8"])
+
+
+@given(st.dictionaries(AXES, VALUES | st.lists(VALUES, max_size=3), max_size=3))
+def test_only_a_kvplan_error_comes_out_of_any_axes(axes: dict[str, Any]) -> None:
+    try:
+        made: object = sweep(SCENARIO, **axes)
+    except KvplanError as error:
+        made = str(error)
+    assert made is not None

@@ -151,7 +151,8 @@ def test_a_size_is_never_rounded() -> None:
     ("count", "expected"),
     [
         (0, "0 B"), (1023, "1,023 B"), (1024, "1.00 KiB"), (10 * MIB, "10.0 MiB"), (1234 * GIB // 100, "12.3 GiB"),
-        (80 * GIB, "80.0 GiB"), (GIB - 1, "1,024 MiB"), (-3 * GIB, "-3.00 GiB"), (5000 * TIB, "5,000 TiB"),
+        (80 * GIB, "80.0 GiB"), (GIB - 1, "1.00 GiB"),
+        (GIB - MIB, "1,023 MiB"), (-3 * GIB, "-3.00 GiB"), (5000 * TIB, "5,000 TiB"),
     ],
 )  # fmt: skip
 def test_bytes_are_written_in_the_largest_unit_with_three_digits(count: int, expected: str) -> None:
@@ -163,6 +164,8 @@ def test_gb_and_gib_are_different_words() -> None:
     assert format_bytes(80 * 10**9, "GiB") == "74.5 GiB"
     assert format_bytes(80 * 10**9, decimal=True) == "80.0 GB"
     assert format_bytes(1500, decimal=True) == "1.50 kB"
+    assert format_bytes(10**9 - 1, decimal=True) == "1.00 GB"
+    assert format_bytes(999_900_000, decimal=True) == "999.9 MB"
 
 
 def test_the_exact_form_has_every_digit() -> None:
