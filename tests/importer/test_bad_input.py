@@ -1,0 +1,121 @@
+"""Configs that are broken, truncated, binary, huge or of a wrong type: a sentence, and never a number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError
+from kvplan.importer import MAX_CONFIG_BYTES, import_config
+
+CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+
+NAMES = [
+    "Qwen__Qwen3-8B",
+    "Qwen__Qwen3-30B-A3B",
+    "Qwen__Qwen3-Next-80B-A3B-Instruct",
+    "Qwen__Qwen2.5-VL-7B-Instruct",
+    "deepseek-ai__DeepSeek-V3.2-Exp",
+    "google__gemma-3-4b-it",
+    "LiquidAI__LFM2.5-VL-1.6B",
+]
+
+
+def config(name: str = NAMES[0], **changes: Any) -> dict[str, Any]:
+    """A published config with some keys changed."""
+    return {**json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")), **changes}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is not valid JSON"),
+        (b'{"model_type": "llama", ', "is not valid JSON"),
+        (b"\x89PNG\r\n\x1a\n\x00\xff", "is not UTF-8 text"),
+        (b"\x00\x01", "is not valid JSON"),
+        (b"[" * 100_000, "is not valid JSON"),
+        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "is not valid JSON"),
+        (b" " * (MAX_CONFIG_BYTES + 1), "is over 8 MiB, too large for a config"),
+        (b"[1, 2]", "holds list; an object in braces is needed"),
+        (b"null", "holds NoneType; an object in braces is needed"),
+        (b"{}", "lacks model_type"),
+    ],
+    ids=["empty", "truncated", "binary", "control", "nested", "long number", "huge", "a list", "null", "no type"],
+)
+def test_a_file_that_is_no_config_is_refused_in_a_sentence(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=rf"^config\.json:? {message}") as error:
+        import_config(path)
+    assert len(str(error.value)) < 300
+
+
+def test_a_file_that_is_not_there_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^none\.json cannot be read: No such file"):
+        import_config(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        import_config(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 50, 300])
+def test_a_truncated_config_is_refused(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes((CONFIGS / f"{NAMES[0]}.json").read_bytes().rstrip()[:-cut])
+    with pytest.raises(ConfigError, match="is not valid JSON"):
+        import_config(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": "4096"}, "hidden_size is '4096'; a whole number is needed"),
+        ({"hidden_size": 4096.5}, "hidden_size is 4096.5; a whole number is needed"),
+        ({"hidden_size": True}, "hidden_size is True"),
+        ({"hidden_size": -1}, "hidden_size is -1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000"),
+        ({"vocab_size": [1]}, r"vocab_size is \[1\]"),
+        ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'"),
+        ({"torch_dtype": "bfloat17"}, "bfloat17"),
+        ({"architectures": "Qwen3ForCausalLM"}, "architectures is 'Qwen3ForCausalLM'"),
+    ],
+)
+def test_a_key_of_a_wrong_type_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        import_config(config(**changes))
+
+
+def test_a_key_that_no_rule_knows_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedConfigError, match="num_memory_heads"):
+        import_config(config(num_memory_heads=4))
+
+
+def test_a_family_that_no_rule_knows_offers_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="qwen33"):
+        import_config(config(model_type="qwen33"))
+
+
+ANYTHING = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
+    | st.lists(st.none() | st.integers(), max_size=3) | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
+    | st.sampled_from(["full_attention", "bf16", 2**63])
+)  # fmt: skip
+
+
+@given(st.sampled_from(NAMES), st.data())
+def test_only_a_kvplan_error_comes_out_of_a_changed_config(name: str, data: st.DataObject) -> None:
+    changed = config(name)
+    inner = [changed, *(value for value in changed.values() if isinstance(value, dict) and value)]
+    table = data.draw(st.sampled_from(inner))
+    key = data.draw(st.sampled_from(sorted(table)))
+    table[key] = data.draw(ANYTHING)
+    try:
+        made: object = import_config(changed).cache_bytes(1000)
+    except KvplanError as error:
+        made = str(error)
+    assert made is not None
