@@ -11,8 +11,8 @@ _WHY: dict[str, str] = {
             initial_context_length interpolate_factor mla_use_nope original_max_position_embeddings original_rope
             partial_rotary_factor pos_emb position_embedding_type position_embedding_xdrope rope_interleave
             rope_interleaved rope_local_base_freq rope_parameters rope_pct rope_ratio rope_scaling rope_theta
-            rope_type rotary_dim rotary_emb_base rotary_pct use_dynamic_ntk use_mrope use_pos_enc use_rotary_pos_emb
-            xdrope_section""",
+            rope_type rotary_dim rotary_emb_base rotary_pct theta use_dynamic_ntk use_mrope use_pos_enc
+            use_rotary_pos_emb xdrope_section""",
         "only used in training": """aux_loss_alpha block_mlp_init_scale block_out_init_scale block_use_xavier_init
             conv_use_xavier_init embedding_initializer_range final_w_init_variance_scale init_method init_std
             initializer_range input_jitter_noise moe_random_routing_dropped_token mtp_loss_scaling_factor

@@ -163,6 +163,7 @@ def test_layers_for_further_tokens_are_not_counted_and_noted() -> None:
     [
         ("deepseek-ai__DeepSeek-V3", {"moe_layer_freq": 2}, "moe_layer_freq is 2"),
         ("deepseek-ai__DeepSeek-V3", {"mlp_bias": True}, "mlp_bias is True"),
+        ("deepseek-ai__DeepSeek-V3", {"qk_head_dim": 128}, "qk_nope_head_dim and qk_rope_head_dim make 192"),
         ("deepseek-ai__DeepSeek-V4-Pro", {"n_shared_experts": 2}, "n_shared_experts is 2"),
         ("deepseek-ai__DeepSeek-V4-Pro", {"num_key_value_heads": 2}, "num_key_value_heads is 2"),
     ],

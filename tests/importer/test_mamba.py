@@ -121,8 +121,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "attn_layer_period": [2, 3],
         "attn_layer_offset": [0, 1],
     },
-    "mamba": LONE | {"time_step_rank": ["auto", 5, "absent"]},
-    "falcon_mamba": LONE | {"time_step_rank": ["auto", 5, "absent"]},
+    "mamba": LONE | {"time_step_rank": ["auto", 5, "absent"], "intermediate_size": ["absent", 64]},
+    "falcon_mamba": LONE | {"time_step_rank": ["auto", 5, "absent"], "intermediate_size": ["absent", 64]},
     "mamba2": LONE
     | {
         "num_heads": [4, 8],

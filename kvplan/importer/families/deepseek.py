@@ -48,7 +48,7 @@ class Latent:
 
 def latent_shape(view: ConfigView, rope: int) -> Shape:
     """The common sizes; KV heads and head_dim of the config say nothing about latent attention."""
-    view.pass_over("one row a token for all heads", "num_key_value_heads", "head_dim", "qk_head_dim")
+    view.pass_over("one row a token for all heads", "num_key_value_heads", "head_dim")
     heads = view.integer("num_attention_heads")
     return Shape(
         num_layers=view.integer(*LAYER_KEYS, high=MAX_LAYERS),
@@ -64,11 +64,13 @@ def latent_shape(view: ConfigView, rope: int) -> Shape:
 
 def read_latent(view: ConfigView, q_rank_if_absent: int | None) -> Latent:
     """The latent sizes. `q_lora_rank: null` means one query projection; an absent one means the class default."""
+    nope, rope = view.integer("qk_nope_head_dim"), view.integer("qk_rope_head_dim")
+    view.require("qk_head_dim", nope + rope, f"qk_nope_head_dim and qk_rope_head_dim make {nope + rope}")
     return Latent(
         q_rank=nullable(view, "q_lora_rank", q_rank_if_absent),
         kv_rank=view.integer("kv_lora_rank"),
-        nope=view.integer("qk_nope_head_dim"),
-        rope=view.integer("qk_rope_head_dim"),
+        nope=nope,
+        rope=rope,
         value=view.integer("v_head_dim"),
     )
 
@@ -173,14 +175,9 @@ def _latent_weights(view: ConfigView, shape: Shape, latent: Latent) -> Groups:
 
 def minicpm3(view: ConfigView) -> Parts:
     """Latent attention with a dense MLP; v_head_dim absent means hidden / heads."""
-    latent = Latent(
-        q_rank=nullable(view, "q_lora_rank", 768),
-        kv_rank=view.integer("kv_lora_rank"),
-        nope=view.integer("qk_nope_head_dim"),
-        rope=view.integer("qk_rope_head_dim"),
-        value=view.integer("v_head_dim", default=view.integer("hidden_size") // view.integer("num_attention_heads")),
-    )
-    return _latent_dense(view, latent, view.flag("mlp_bias"))
+    hidden, heads = view.integer("hidden_size"), view.integer("num_attention_heads")
+    view.defaults.setdefault("v_head_dim", hidden // heads)
+    return _latent_dense(view, read_latent(view, 768), view.flag("mlp_bias"))
 
 
 def youtu(view: ConfigView) -> Parts:

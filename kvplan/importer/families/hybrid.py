@@ -41,7 +41,14 @@ from kvplan.importer.decoder import (
     with_outer,
 )
 from kvplan.importer.families import Family
-from kvplan.importer.families.deepseek import Latent, common_switches, dense_layers, latent_experts, latent_shape
+from kvplan.importer.families.deepseek import (
+    Latent,
+    common_switches,
+    dense_layers,
+    latent_experts,
+    latent_shape,
+    read_latent,
+)
 from kvplan.importer.families.moe import flag_list, layer_list, mixture, optional_child, skip_extra_predictions
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer, WeightGroup
@@ -394,7 +401,7 @@ class KimiDelta:
 def kimi_linear(view: ConfigView) -> Parts:
     """Kimi delta attention, latent attention where `full_attn_layers` (counted from 1) says so; experts."""
     require_own_head(view)
-    latent = _optional_query_latent(view)
+    latent = read_latent(view, None)
     shape = latent_shape(view, latent.rope)
     settings = optional_child(view, "linear_attn_config")
     delta = KimiDelta(
@@ -413,17 +420,6 @@ def kimi_linear(view: ConfigView) -> Parts:
     return _delta_and_latent(view, shape, latent, _kimi_kinds(view, settings, shape.num_layers), delta, recurrent, ())
 
 
-def _optional_query_latent(view: ConfigView) -> Latent:
-    """The latent sizes where queries are projected in one step unless the config states a rank."""
-    return Latent(
-        q_rank=view.integer("q_lora_rank", default=None),
-        kv_rank=view.integer("kv_lora_rank"),
-        nope=view.integer("qk_nope_head_dim"),
-        rope=view.integer("qk_rope_head_dim"),
-        value=view.integer("v_head_dim"),
-    )
-
-
 def _kimi_kinds(view: ConfigView, settings: ConfigView, num_layers: int) -> list[str]:
     stated = block_kinds(view, ("layer_types",), num_layers, (LINEAR, FULL))
     full = settings.integers("full_attn_layers", default=None, low=1)
@@ -438,7 +434,7 @@ def _kimi_kinds(view: ConfigView, settings: ConfigView, num_layers: int) -> list
 def bailing_hybrid(view: ConfigView) -> Parts:
     """Kimi delta attention with one latent layer in every `layer_group_size`; filter and decay stay float32."""
     require_own_head(view)
-    latent = _optional_query_latent(view)
+    latent = read_latent(view, None)
     width = view.integer("head_dim")
     shape = latent_shape(view, latent.rope)
     delta = KimiDelta(

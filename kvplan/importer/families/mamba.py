@@ -396,11 +396,11 @@ def read_mamba(view: ConfigView, hidden: int) -> Mamba:
 
 
 def mamba(view: ConfigView) -> Parts:
-    """Mamba in every layer, one norm each."""
+    """Mamba in every layer, one norm each; intermediate_size overrides expand x hidden."""
     shape = _lone_shape(view)
-    inner = _lone_inner(view, shape.hidden)
+    view.pass_over("it repeats intermediate_size", "d_inner")
     mixer = Mamba(
-        inner=inner,
+        inner=view.integer("intermediate_size", default=int(view.number("expand") * shape.hidden)),
         state=view.integer("state_size"),
         kernel=view.integer("conv_kernel"),
         rank=automatic(view, "time_step_rank", math.ceil(shape.hidden / 16)),
@@ -425,16 +425,10 @@ def mamba2(view: ConfigView) -> Parts:
         out_bias=bias,
         filter_bias=view.flag("use_conv_bias"),
     )
-    require_channels(view, mixer, _lone_inner(view, shape.hidden))
+    inner = int(view.number("expand") * shape.hidden)
+    view.require("intermediate_size", inner, f"the class builds expand x hidden = {inner}")
+    require_channels(view, mixer, inner)
     return _lone_layers(shape, mixer.cache(view.dtype), mixer.weights(shape.hidden))
-
-
-def _lone_inner(view: ConfigView, hidden: int) -> int:
-    """Channels of a layer: expand x hidden, whatever intermediate_size and d_inner repeat."""
-    inner = int(view.number("expand") * hidden)
-    for key in ("intermediate_size", "d_inner"):
-        view.require(key, inner, f"the class builds expand x hidden = {inner}")
-    return inner
 
 
 def _lone_shape(view: ConfigView) -> Shape:

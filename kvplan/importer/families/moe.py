@@ -103,9 +103,11 @@ def minimax_m2(view: ConfigView) -> Parts:
     """Norms over all values of q and k; experts in every layer, none shared."""
     shape = read_shape(view)
     skip_extra_predictions(view)
-    for key in ("attn_type_list",):
-        if set(view.integers(key, default=[1])) != {1}:
-            raise view.unsupported(f"{key} holds layers other than full attention, which this family does not build")
+    if set(view.integers("attn_type_list", default=[1])) != {1}:
+        raise view.unsupported("attn_type_list holds layers other than full attention, which the class does not build")
+    view.pass_over("a buffer of one value an expert, not a parameter", "use_routing_bias")
+    view.pass_over("every layer holds experts of intermediate_size", "mlp_intermediate_size")
+    view.pass_over("settings of layers that are not part of the decoder", "use_mtp", "mtp_transformer_layers")
     view.require("use_qk_norm", True, "the class always norms q and k")
     view.require("qk_norm_type", "per_layer", "other norms of q and k are not known")
     view.require("shared_intermediate_size", 0, "shared experts of this family are not known")
