@@ -15,10 +15,11 @@ _WHY: dict[str, str] = {
             use_rotary_pos_emb xdrope_section""",
         "only used in training": """aux_loss_alpha block_mlp_init_scale block_out_init_scale block_use_xavier_init
             conv_use_xavier_init embedding_initializer_range final_w_init_variance_scale init_method init_std
-            initializer_range input_jitter_noise moe_random_routing_dropped_token mtp_loss_scaling_factor
-            neftune_noise_alpha output_router_logits pretraining_tp rescale_prenorm_residual router_aux_loss_coef
-            router_jitter_noise router_z_loss_coef seq_aux summary_activation summary_proj_to_labels summary_type
-            summary_use_proj time_step_init_scheme w_init_variance_scale z_loss_coefficient""",
+            initializer_range input_jitter_noise moe_random_routing_dropped_token moe_use_aux_free
+            mtp_loss_scaling_factor neftune_noise_alpha output_router_logits pretraining_tp rescale_prenorm_residual
+            router_aux_loss_coef router_jitter_noise router_z_loss_coef seq_aux summary_activation
+            summary_proj_to_labels summary_type summary_use_proj time_step_init_scheme w_init_variance_scale
+            z_loss_coefficient""",
         "names or token ids": """_name_or_path architectures auto_map bos_token_id eos_token eos_token_id id2label
             im_end_id im_newline_id im_start_id is_llama_config label2id mask_init_id max_tokenizer_truncation
             model_type n_special name_or_path org_vocab_size pad_id pad_token pad_token_id predict_special_tokens
@@ -35,21 +36,23 @@ _WHY: dict[str, str] = {
             layernorm_linear_attention_alpha layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta
             linear_attn_alpha_factor linear_attn_beta_factor lm_head_multiplier logit_scale logits_scaling
             logits_soft_cap mamba_hidden_act mamba_norm_before_gate mask_value masked_softmax_fusion mixer_rms_eps
-            mlp_alpha_factor mlp_beta_factor mlp_hidden_act mlp_multipliers moe_norm_min moe_renormalize
-            moe_router_activation_func mup_enabled n_group norm_eps norm_epsilon norm_topk_prob norm_type
-            num_expert_group num_expert_groups num_limited_groups output_gate_type postnorm query_pre_attn_scalar
-            reorder_and_upcast_attn residual_multiplier rms_norm_eps route_norm route_scale routed_scaling_factor
-            scale_attention_softmax_in_fp32 scale_attn_by_inverse_layer_idx scale_attn_weights scale_depth scale_emb
-            score_func scoring_func shared_moe_mode slow_but_exact softmax_in_fp32 ssm_in_multiplier ssm_multipliers
-            ssm_out_multiplier swiglu_alpha swiglu_limit time_step_floor time_step_limit time_step_max time_step_min
-            time_step_scale topk_group topk_method use_gemma_norm use_grouped_topk use_logn_attn""",
+            mlp_alpha_factor mlp_beta_factor mlp_hidden_act mlp_multipliers moe_gate moe_norm_min moe_renormalize
+            moe_router_activation_func mup_enabled n_group norm_before_gate norm_eps norm_epsilon norm_topk_prob
+            norm_type num_expert_group num_expert_groups num_limited_groups output_gate_type postnorm
+            query_pre_attn_scalar reorder_and_upcast_attn residual_multiplier rms_norm_eps route_norm route_scale
+            routed_scaling_factor scale_attention_softmax_in_fp32 scale_attn_by_inverse_layer_idx scale_attn_weights
+            scale_depth scale_emb score_func scoring_func shared_moe_mode slow_but_exact softmax_in_fp32
+            ssm_in_multiplier ssm_multipliers ssm_out_multiplier swiglu_alpha swiglu_limit time_step_floor
+            time_step_limit time_step_max time_step_min time_step_scale topk_group topk_method use_gemma_norm
+            use_grouped_topk use_logn_attn""",
         "a run-time choice": """_attn_implementation attn_implementation bf16 bias_dropout_fusion
             cache_implementation ep_size flash_attn flash_rotary fp16 fp32 fused_add_norm fused_dense
-            gradient_checkpointing inference_runner is_causal mamba_chunk_size max_batch_size moe_drop_tokens
-            moe_router_dtype moe_shared_expert_overlap num_logits_to_keep offset_alibi onnx_safe output_attentions
-            output_hidden_states pad_key_length params_dtype pre_allocate_kv_cache residual_in_fp32 return_dict
-            runner_max_sequence_length skip_bias_add skip_bias_add_qkv use_associative_scan use_cache
-            use_falcon_mambapy use_flash_attn use_grouped_mm use_mamba_kernels use_mambapy validate_runner_input""",
+            gradient_checkpointing inference_runner is_causal mamba_chunk_size max_batch_size moe_capacity
+            moe_drop_tokens moe_router_dtype moe_shared_expert_overlap num_logits_to_keep offset_alibi onnx_safe
+            output_attentions output_hidden_states pad_key_length params_dtype pre_allocate_kv_cache
+            residual_in_fp32 return_dict runner_max_sequence_length skip_bias_add skip_bias_add_qkv
+            use_associative_scan use_cache use_falcon_mambapy use_flash_attn use_grouped_mm use_mamba_kernels
+            use_mambapy validate_runner_input""",
         "a setting of the projector's arithmetic": """activation_function
             attention_invalid_logits_value encoder_layerdrop gradient_clipping ignore_index image_seq_length
             initializer_factor layerdrop projector_hidden_act projector_ln_eps residual_weight scale_embedding

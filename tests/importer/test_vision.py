@@ -311,6 +311,18 @@ def read(name: str) -> Config:
     return config
 
 
+@pytest.mark.parametrize(
+    ("class_name", "name"),
+    [
+        ("MllamaForConditionalGeneration", "meta-llama__Llama-3.2-11B-Vision-Instruct"),
+        ("Gemma2ForCausalLM", "google__gemma-2-9b"),
+        ("Qwen3_5MoeForConditionalGeneration", "Qwen__Qwen3.5-35B-A3B"),
+    ],
+)
+def test_a_published_config_without_an_oracle_row_has_the_parameters_of_its_class(class_name: str, name: str) -> None:
+    assert import_config(read(name)).num_params == class_params(class_name, read(name))
+
+
 def test_a_tower_of_another_name_is_left_out_with_a_note() -> None:
     config = read("llava-hf__llava-1.5-7b-hf")
     whole = import_config(config)

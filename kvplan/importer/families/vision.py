@@ -58,8 +58,16 @@ def _text_family(view: ConfigView, model_type: str) -> Family:
 
 
 def outer_tie(default: bool) -> Callable[[ConfigView, ConfigView], bool]:
-    """The outer object alone decides; `default` is the wrapper class's own."""
-    return lambda outer, inner: bool(outer.flag("tie_word_embeddings", default=default))
+    """The outer object alone decides; `default` is the wrapper class's own, noted where it ties."""
+
+    def tied(outer: ConfigView, inner: ConfigView) -> bool:
+        if default and not outer.has("tie_word_embeddings"):
+            outer.note(
+                "tie_word_embeddings is not in the config; the class default, a head that is the embedding, is used"
+            )
+        return bool(outer.flag("tie_word_embeddings", default=default))
+
+    return tied
 
 
 def inner_tie(outer: ConfigView, inner: ConfigView) -> bool:
@@ -93,16 +101,23 @@ Projector = Callable[[ConfigView, int, int], Groups]
 """The projector from (wrapper, hidden size of the tower, hidden size of the text)."""
 
 
+def tower_object(view: ConfigView, name: str, defaults: Mapping[str, Any]) -> ConfigView:
+    """The object of a tower, less what only a model of its own would read."""
+    tower = view.child_or_defaults(name, defaults)
+    tower.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+    tower.pass_over("a tower has no head", "tie_word_embeddings")
+    return tower
+
+
 def named_tower(view: ConfigView, default_type: str, projector: Projector, hidden_size: int) -> Groups:
     """The tower that vision_config names, with its projector; one that no rule knows is left out with a note."""
-    vision = view.child_or_defaults("vision_config", {})
+    vision = tower_object(view, "vision_config", {})
     name = vision.text("model_type", default=default_type)
     if name not in TOWERS:
         vision.take_all(f"no rule knows the tower {name!r}, so neither it nor its projector is in the numbers")
         view.pass_over("the projector is left out with its tower", *_PROJECTOR_KEYS)
         return ()
     tower, vision.defaults = TOWERS[name][0], {**TOWERS[name][1]}
-    vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
     return (*tower(vision), *projector(view, vision.integer("hidden_size"), hidden_size))
 
 
@@ -123,8 +138,7 @@ def own_tower(
     def rule(view: ConfigView) -> Parts:
         view.require("language_model_only", False, "a checkpoint without its tower is not known")
         parts = language(view, "text_config", text_type, tied)
-        vision = view.child_or_defaults("vision_config", defaults)
-        vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+        vision = tower_object(view, "vision_config", defaults)
         return with_towers(parts, tower(vision))
 
     return rule
@@ -237,7 +251,7 @@ def _lfm2_projector(view: ConfigView, vision: int, text: int) -> Groups:
 def llama4(view: ConfigView) -> Parts:
     """Llama 4: its own tower with an adapter, and one matrix."""
     parts = language(view, "text_config", "llama4_text", inner_tie)
-    vision = view.child_or_defaults("vision_config", towers.LLAMA4_DEFAULTS)
+    vision = tower_object(view, "vision_config", towers.LLAMA4_DEFAULTS)
     vision.pass_over("which layer is read has no weights", "vision_feature_layer")
     out = vision.integer("vision_output_dim")
     return with_towers(parts, towers.llama4(vision), towers.dense("projector", parts.hidden_size, out, bias=False))
@@ -248,13 +262,11 @@ def gemma4(view: ConfigView) -> Parts:
     parts = language(view, "text_config", "gemma4_text", outer_tie(default=True))
     groups: list[Groups] = []
     if view.has("vision_config"):
-        vision = view.child("vision_config", towers.GEMMA4_VISION_DEFAULTS)
-        vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+        vision = tower_object(view, "vision_config", towers.GEMMA4_VISION_DEFAULTS)
         vision.pass_over("positions of a tower, not of the text", "max_position_embeddings")
         groups += [towers.gemma4_vision(vision), _into_text(parts, vision.integer("hidden_size"))]
     if view.has("audio_config"):
-        audio = view.child("audio_config", towers.GEMMA4_AUDIO_DEFAULTS)
-        audio.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+        audio = tower_object(view, "audio_config", towers.GEMMA4_AUDIO_DEFAULTS)
         groups += [towers.gemma4_audio(audio), _into_text(parts, audio.integer("output_proj_dims"))]
     return with_towers(parts, *groups)
 
@@ -266,7 +278,7 @@ def _into_text(parts: Parts, width: int) -> Groups:
 def qwen2_audio(view: ConfigView) -> Parts:
     """Qwen2-Audio: a Whisper encoder and one matrix."""
     parts = language(view, "text_config", "qwen2", never_tied)
-    audio = view.child_or_defaults("audio_config", towers.WHISPER_DEFAULTS)
+    audio = tower_object(view, "audio_config", towers.WHISPER_DEFAULTS)
     width = audio.integer("d_model", "hidden_size")
     return with_towers(parts, towers.whisper(audio), towers.dense("projector", parts.hidden_size, width))
 
@@ -274,7 +286,7 @@ def qwen2_audio(view: ConfigView) -> Parts:
 def voxtral(view: ConfigView) -> Parts:
     """Voxtral: a Whisper encoder, four frames of which share one text token, and two matrices without bias."""
     parts = language(view, "text_config", "llama", never_tied)
-    audio = view.child_or_defaults("audio_config", towers.WHISPER_DEFAULTS)
+    audio = tower_object(view, "audio_config", towers.WHISPER_DEFAULTS)
     width, text = audio.integer("encoder_ffn_dim", "intermediate_size"), parts.hidden_size
     return with_towers(parts, towers.whisper(audio), towers.two_linears(width, text, text, bias=False))
 
@@ -282,7 +294,7 @@ def voxtral(view: ConfigView) -> Parts:
 def kimi_k25(view: ConfigView) -> Parts:
     """Kimi K2.5: MoonViT, a merger of neighbouring patches, and two matrices."""
     parts = language(view, "text_config", "kimi_k2", outer_tie(default=True))
-    vision = view.child("vision_config")
+    vision = tower_object(view, "vision_config", {})
     vision.require("mm_projector_type", "patchmerger", "only the merger of patches is known")
     vision.require("merge_type", "sd2_tpool", "only merging by pooling in time is known")
     vision.require("pos_emb_type", "divided_fixed", "only positions of a fixed grid are known")
@@ -301,7 +313,7 @@ def minimax_m3_vl(view: ConfigView) -> Parts:
     view.pass_over("reward heads are not built", "num_reward_heads")
     view.require("multimodal_projector_bias", True, "the class builds biases")
     view.pass_over("the tower reads its own", "img_token_compression_config", "vision_feature_layer")
-    vision, text = view.child("vision_config"), parts.hidden_size
+    vision, text = tower_object(view, "vision_config", {}), parts.hidden_size
     width = view.integer("projector_hidden_size", default=text)
     compression = vision.child("img_token_compression_config")
     compression.require("image_token_compression_method", "patch_merge", "only merging patches is known")
@@ -316,8 +328,7 @@ def minimax_m3_vl(view: ConfigView) -> Parts:
 def internvl(view: ConfigView) -> Parts:
     """InternVL in the layout of transformers: InternViT, pixels shuffled, one norm and two matrices."""
     parts = language(view, "text_config", "qwen2", outer_tie(default=True))
-    vision = view.child_or_defaults("vision_config", towers.INTERNVL_DEFAULTS)
-    vision.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+    vision = tower_object(view, "vision_config", towers.INTERNVL_DEFAULTS)
     view.pass_over("which layer is read has no weights", "vision_feature_layer")
     merged = vision.integer("hidden_size") * int(1 / towers.ratio(view, "downsample_ratio", default=0.5)) ** 2
     text = parts.hidden_size
@@ -338,11 +349,8 @@ def qwen2_5_omni(view: ConfigView) -> Parts:
 def qwen2_5_omni_thinker(view: ConfigView) -> Parts:
     """Text, audio and vision of Qwen2.5-Omni."""
     parts = language(view, "text_config", "qwen2_5_omni_text", outer_tie(default=False))
-    vision = view.child_or_defaults("vision_config", towers.QWEN25_VL_DEFAULTS)
-    audio = view.child_or_defaults("audio_config", towers.OMNI_AUDIO_DEFAULTS)
-    for tower in (vision, audio):
-        tower.pass_over("read with the outer dtype", "dtype", "torch_dtype")
-        tower.pass_over("a tower has no head", "tie_word_embeddings")
+    vision = tower_object(view, "vision_config", towers.QWEN25_VL_DEFAULTS)
+    audio = tower_object(view, "audio_config", towers.OMNI_AUDIO_DEFAULTS)
     vision.pass_over("the class reads hidden_size", "embed_dim")
     return with_towers(parts, towers.qwen2_5_vl(vision), towers.omni_audio(audio))
 
@@ -370,9 +378,8 @@ def language_only(key: str, text_type: str, others: tuple[str, ...], settings: t
 def mllama(view: ConfigView) -> Parts:
     """Llama 3.2 Vision: cross-attention layers keep K and V of the image's tokens, which do not grow with the text."""
     text = view.child("text_config", _MLLAMA_TEXT)
-    vision = view.child("vision_config", _MLLAMA_VISION)
-    for inner in (text, vision):
-        inner.pass_over("read with the outer dtype", "dtype", "torch_dtype")
+    vision = tower_object(view, "vision_config", _MLLAMA_VISION)
+    text.pass_over("read with the outer dtype", "dtype", "torch_dtype")
     text.decide("tie_word_embeddings", never_tied(view, text))
     shape, width = read_shape(text), text.integer("intermediate_size")
     crossing = set(text.integers("cross_attention_layers"))
