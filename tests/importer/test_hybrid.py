@@ -186,6 +186,15 @@ def test_a_token_of_qwen3_next_reads_ten_of_512_experts() -> None:
     assert model.num_params - model.num_active_params == 48 * 502 * 3 * 512 * 2048
 
 
+def test_kimi_layers_count_from_one_and_keep_a_latent_or_a_state() -> None:
+    full = [4, 8, 12, 16, 20, 24, 27]
+    settings = {"full_attn_layers": full, "kda_layers": [layer for layer in range(1, 28) if layer not in full]}
+    model = import_config({"model_type": "kimi_linear", "dtype": "bfloat16", "linear_attn_config": settings})
+    assert [index + 1 for index, layer in enumerate(model.layers) if layer.cache.kind == "latent"] == full
+    # 20 layers of 32 heads of 128 x 128 values in float32 and 4 inputs of 3 x 4,096 channels; 7 latents of 576
+    assert model.cache_bytes(1000) == 20 * (32 * 128 * 128 * 4 + 3 * 4096 * 4 * 2) + 7 * 1000 * 576 * 2
+
+
 def test_lightning_layers_of_minimax_m1_keep_a_state_in_the_dtype_of_the_model() -> None:
     model = import_config(published("MiniMaxAI__MiniMax-M1-80k"), dtype="bf16")
     assert model.cache_bytes(0) == 70 * 64 * 128 * 128 * 2

@@ -237,8 +237,8 @@ def _lfm2_shape(view: ConfigView) -> Shape:
 
 def _lfm2_width(view: ConfigView) -> int:
     """block_ff_dim overrides intermediate_size."""
-    width = view.integer("intermediate_size")
-    width = view.integer("block_ff_dim", default=width)
+    width = view.integer("block_ff_dim", default=None) or view.integer("intermediate_size")
+    view.pass_over("block_ff_dim overrides it", "intermediate_size")
     multiple = view.integer("block_multiple_of")
     multiplier = view.number("block_ffn_dim_multiplier")
     if not view.flag("block_auto_adjust_ff_dim"):
