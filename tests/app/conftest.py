@@ -29,10 +29,7 @@ class App:
     def set(self, **values):
         """Give widgets values by key, then let the page run once."""
         for key, value in values.items():
-            if value is None:  # an emptied field: the runner itself would put the first value back
-                self.run.session_state[key] = None
-            else:
-                self._widget(key).set_value(value)
+            self._widget(key).set_value(value)
         self.run.run()
         self.check()
 

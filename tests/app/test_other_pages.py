@@ -128,8 +128,6 @@ def test_parameters_in_billions_make_an_estimate(app):
     [
         ({"own_num_kv_heads": 5}, "num_kv_heads"),
         ({"own_hidden_size": 3001}, "hidden_size"),
-        ({"own_num_layers": None}, "num_layers"),
-        ({"own_vocab_size": None}, "vocab_size"),
         ({"own_full_attention_every": 6}, "full_attention_every"),
         ({"own_num_experts": 8}, "num_experts_per_token"),
         ({"own_kv_lora_rank": 512}, "qk_rope_head_dim"),

@@ -1,0 +1,113 @@
+"""Every page in a real browser: it loads, its figures hold the API's numbers, and nothing is cut off."""
+
+import pytest
+
+import kvplan
+from kvplan.fleet import which_gpu
+from kvplan.ui.axes import POPULAR_GPUS
+
+pytestmark = pytest.mark.browser
+
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+PAGES = {
+    "/": "Fits: ",
+    "/users": "Users",
+    "/sweep": "Sweep",
+    "/models": "Models and GPUs",
+    "/define": "Define your own",
+    "/share": "Share",
+}
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone", "desktop"])
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_loads_and_nothing_is_wider_than_the_screen(visit, path, viewport, scheme):
+    visitor = visit(path, viewport=viewport, color_scheme=scheme)
+    assert visitor.heading().startswith(PAGES[path])
+    visitor.page.wait_for_timeout(300)
+    assert visitor.spilled() == 0
+
+
+def test_the_scenario_stays_while_moving_between_pages(visit):
+    visitor = visit()
+    visitor.choose("ctx", "64k")
+    for name in ("Users", "Sweep", "Models", "Share", "Plan"):
+        visitor.page.get_by_role("link", name=name, exact=True).click()
+        visitor.page.wait_for_timeout(300)
+        visitor.settle()
+        assert "ctx=64k" in visitor.page.url
+    assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=65536)).sentence
+
+
+def test_kv_head_bars_on_screen_are_the_models_bytes(visit):
+    visitor = visit("/sweep")
+    visitor.page.get_by_text("What would more or fewer KV heads cost?").click()
+    bars = visitor.figure("heads_token")[0]
+    expected = [kvplan.plan(LLAMA.with_changes(num_kv_heads=int(n))).bytes_per_token / 1024 for n in bars["x"]]
+    assert bars["y"] == expected
+
+
+def test_gpu_bars_on_screen_are_the_prices(visit):
+    visitor = visit("/sweep")
+    visitor.page.get_by_text("Which GPU?").click()
+    bars = visitor.figure("fleet")[0]
+    prices = {row.gpu: row.rent_per_hour for row in which_gpu(LLAMA, ["llama-3.1-8b"], POPULAR_GPUS)}
+    assert dict(zip(bars["y"], bars["x"], strict=True)) == {k: v for k, v in prices.items() if v is not None}
+
+
+def test_the_layer_strip_on_screen_is_the_models(visit):
+    visitor = visit("/?model=gemma-3-27b")
+    strip = {trace["name"]: sum(trace["x"]) for trace in visitor.figure("strip")}
+    assert strip == {"full attention (10)": 10, "sliding window (52)": 52}
+
+
+def test_the_plan_page_works_by_keyboard_alone(visit):
+    visitor = visit()
+    for _ in range(60):
+        visitor.page.keyboard.press("Tab")
+        if visitor.page.evaluate("() => !!document.activeElement.closest('.st-key-ctx input')"):
+            break
+    visitor.page.keyboard.type("32k")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_timeout(300)
+    visitor.settle()
+    assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence
+
+
+def test_every_control_has_a_label_and_every_figure_a_text(visit):
+    visitor = visit()
+    unnamed = visitor.page.evaluate(
+        "() => [...document.querySelectorAll('input, textarea, button')].filter(e => e.offsetParent &&"
+        " !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim() || e.title"
+        " || e.getAttribute('aria-labelledby') || e.dataset.testid || e.closest('.modebar'))).map(e => e.outerHTML)"
+    )
+    assert unnamed == []
+    figures = visitor.page.locator("[role=figure]")
+    assert figures.count() == 3
+    assert all(figures.nth(i).get_attribute("aria-label") for i in range(3))
+
+
+def test_a_hostile_name_in_an_address_is_text_and_calls_nobody(visit):
+    visitor = visit("/?kv=![](https://example.org/p.png)&model=<img src=https://example.org/q.png>")
+    assert visitor.page.locator("[data-testid=stMain] img[src*=example]").count() == 0
+
+
+def test_a_csv_holds_exactly_the_table(visit):
+    visitor = visit("/sweep")
+    visitor.figure("fit")
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="This table as CSV").click()
+    lines = download.value.path().read_text().splitlines()
+    table = kvplan.sweep(LLAMA, context_length="1k..256k*2", batch_size="1..256*2")
+    assert len(lines) == len(table) + 1
+    total = lines[0].split(",").index("total_bytes")
+    assert [int(line.split(",")[total]) for line in lines[1:]] == table["total_bytes"].tolist()
+
+
+def test_the_address_of_a_sweep_opens_the_same_question(visit):
+    first = visit("/sweep")
+    first.page.get_by_text("Which GPU?").click()
+    first.figure("fleet")
+    second = visit(first.page.url.removeprefix(first.server.url))
+    assert second.figure("fleet")[0]["x"] == first.figure("fleet")[0]["x"]
