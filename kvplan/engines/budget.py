@@ -9,14 +9,11 @@ from fractions import Fraction
 
 from kvplan.engines import sglang, tensorrt_llm, vllm
 from kvplan.engines.capacity import auto_kv_dtype, parse_version
-from kvplan.engines.overheads import Overhead, activation_peak, cuda_graphs, non_torch, peak_rule
+from kvplan.engines.overheads import COUNTS_GRAPHS, Overhead, activation_peak, cuda_graphs, non_torch, peak_rule
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import Model
 from kvplan.units import GIB, whole_number
-
-COUNTS_GRAPHS = (0, 21)
-"""vLLM takes CUDA graphs out of the pool from here; before, they came from what the fraction leaves unused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class Flags:
 def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] = ()) -> PoolBudget:
     """The pool that the engine will find on the GPU that holds the most weights.
 
-    known  overheads from a log; each replaces the estimate of its name
+    known  overheads from a log; each replaces the estimate of its name, and "other" replaces all of them
 
     Raises InputError, UnknownNameError, DtypeError or ParallelError.
     """
@@ -83,7 +80,8 @@ def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] 
     weights = max(shard.weight_bytes for shard in shards)
     replaced = {part.name: part for part in known}
     inside, outside = _overheads(model, gpu, flags)
-    parts = tuple(replaced.get(part.name, part) for part in inside)
+    everything = replaced.get("other")
+    parts = (everything,) if everything else tuple(replaced.get(part.name, part) for part in inside)
     requested = _REQUESTED[flags.engine](gpu, flags, weights + sum(part.typical for part in parts))
     return PoolBudget(
         visible_bytes=gpu.usable_bytes,

@@ -14,6 +14,9 @@ from kvplan.errors import InputError
 from kvplan.model import Layer, Model
 from kvplan.units import GIB
 
+COUNTS_GRAPHS = (0, 21)
+"""vLLM takes CUDA graphs out of the pool from here; before, they came from what the fraction leaves unused."""
+
 SORTED_LOGITS_BYTES = 39
 """Bytes for one vocabulary entry of one row where the profile run sorts the logits: values, indices, probabilities
 and their cumulative sum. Nine V0 rows give 38.5 to 39.2."""
