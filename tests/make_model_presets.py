@@ -59,7 +59,7 @@ def _notes(row: Row) -> list[str]:
     if "dtype" in row:
         notes.append(f"the dtype, {row['dtype']}, is {row['dtype_reason']}")
     if "without" in row:
-        notes.append(f"{', '.join(row['without'])} of the config is left out: {row['without_reason']}")
+        notes.append(f"left out of the config: {', '.join(row['without'])}; {row['without_reason']}")
     return notes
 
 

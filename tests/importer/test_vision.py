@@ -372,6 +372,20 @@ def test_a_class_of_text_alone_is_refused_since_its_towers_are_not_built() -> No
         import_config(config)
 
 
+def test_text_keys_in_the_outer_object_are_refused_where_no_such_layout_was_published() -> None:
+    config = read("google__gemma-3-4b-it")
+    text_keys = config.pop("text_config")
+    with pytest.raises(UnsupportedConfigError, match="text_config is absent"):
+        import_config({**text_keys, **config})
+
+
+def test_an_absent_text_config_is_the_default_of_its_class() -> None:
+    config = {"model_type": "llava", "dtype": "bfloat16"}
+    model = import_config({**config, "vision_config": read("llava-hf__llava-1.5-7b-hf")["vision_config"]})
+    assert model.params_by_tower["text"] == 6_738_415_616  # llama's own defaults are those of Llama 7B
+    assert any("text_config is not in the config" in note for note in model.notes)
+
+
 def test_an_omni_model_counts_its_thinker_and_says_that_it_does_not_speak() -> None:
     config = read("Qwen__Qwen2.5-Omni-7B-AWQ")
     del config["quantization_config"]

@@ -27,7 +27,7 @@ def language(view: ConfigView, key: str, default_type: str, tied: Callable[[Conf
     default_type  its model_type where the inner object does not say one
     tied          whether the head is the embedding, from the outer and the inner object
     """
-    is_flat = not view.has(key) and view.has("hidden_size")
+    is_flat = _is_flat(view, key)
     inner = view if is_flat else view.child_or_defaults(key, {})
     stated = None if is_flat else inner.text("model_type", default=None)
     family = _text_family(view, stated or default_type)
@@ -41,6 +41,19 @@ def language(view: ConfigView, key: str, default_type: str, tied: Callable[[Conf
         view.pass_over("the class reads the sizes of the inner object", "vocab_size", "hidden_size")
         inner.pass_over("read with the outer dtype", "dtype", "torch_dtype")
     return family.rule(inner)
+
+
+FLAT = frozenset({"llava", "qwen2_vl", "qwen2_5_vl", "glm4v", "phi3_v", "phi4mm", "videollama3_qwen2"})
+"""Wrappers that were also published with the text model's keys in the outer object."""
+
+
+def _is_flat(view: ConfigView, key: str) -> bool:
+    """Whether the text model's keys stand in the outer object."""
+    if view.has(key) or not view.has("num_hidden_layers"):
+        return False
+    if view.data.get("model_type") not in FLAT:
+        raise view.unsupported(f"{key} is absent, and no rule reads this family's text keys in the outer object")
+    return True
 
 
 def _refuse_text_class(view: ConfigView, key: str) -> None:
