@@ -181,6 +181,7 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
         ("zai-org__GLM-5", {"index_topk_pattern": "FX"}, "index_topk_pattern must hold F or S"),
         ("deepseek-ai__DeepSeek-V4-Pro", {"compress_ratios": [4, 8]}, "compress_ratios must hold 0, 4 or 128"),
         ("deepseek-ai__DeepSeek-V4-Pro", {"o_groups": 5}, "o_groups 5 does not divide"),
+        ("deepseek-ai__DeepSeek-V4-Pro", {"qk_rope_head_dim": 512}, "512 rotated values do not leave any"),
     ],
 )
 def test_a_config_that_contradicts_itself_is_refused(name: str, changes: dict[str, Any], message: str) -> None:

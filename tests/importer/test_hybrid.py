@@ -226,6 +226,7 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
     [
         ("Qwen__Qwen3-Next-80B-A3B-Instruct", {"layer_types": [FULL]}, "layer_types has 1 entries for 48 layers"),
         ("MiniMaxAI__MiniMax-M1-80k", {"attn_type_list": [0, 1]}, "attn_type_list must hold 0 or 1"),
+        ("google__recurrentgemma-2b@tfdefault", {"block_types": []}, "block_types is empty"),
     ],
 )
 def test_a_config_that_contradicts_itself_is_refused(name: str, changes: dict[str, Any], message: str) -> None:

@@ -379,12 +379,13 @@ def _v4_layer(view: ConfigView, shape: Shape, rates: dict[str, int]) -> Callable
 
 
 def _v4_rope(view: ConfigView, head_dim: int) -> int:
-    """Rotated values of a row: qk_rope_head_dim, else partial_rotary_factor (an eighth) of head_dim."""
-    stated = view.integer("qk_rope_head_dim", default=None)
+    """Rotated values of a row: partial_rotary_factor of head_dim, else qk_rope_head_dim, else an eighth."""
+    stated = view.integer("qk_rope_head_dim", default=head_dim // 8)
     share = view.number("partial_rotary_factor", default=None)
-    if share is None:
-        return int(stated) if stated else head_dim // 8
-    return int(head_dim * share)
+    rope = int(stated) if share is None else int(head_dim * share)
+    if not 0 < rope < head_dim:
+        raise view.error(f"{rope} rotated values do not leave any of the {head_dim} of a row")
+    return rope
 
 
 def _v4_attention(view: ConfigView, shape: Shape, q_rank: int) -> Groups:

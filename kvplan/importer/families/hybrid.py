@@ -336,6 +336,8 @@ def recurrent_gemma(view: ConfigView) -> Parts:
     pattern = view.texts(
         "block_types", default=["recurrent", "recurrent", "attention"], choices=("recurrent", "attention")
     )
+    if not pattern:
+        raise view.error("block_types is empty; recurrent or attention is needed")
     kinds = [pattern[index % len(pattern)] for index in range(shape.num_layers)]
     common = (*gated_mlp(hidden, half, bias=True), *norm(hidden, count=2))
     full = attention(

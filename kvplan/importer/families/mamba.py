@@ -296,7 +296,9 @@ def _nemotron_kinds(view: ConfigView) -> list[str]:
         if not pattern or set(pattern) - set(NEMOTRON_LETTERS):
             raise view.error("hybrid_override_pattern must hold only M, E, * and -")
         kinds = [NEMOTRON_LETTERS[letter] for letter in pattern]
-    kinds = [OLD_NAMES.get(kind, kind) for kind in kinds or (LINEAR, "moe", FULL, "mlp")]
+    if kinds is None:
+        kinds = [LINEAR, "moe", FULL, "mlp"]
+    kinds = [OLD_NAMES.get(kind, kind) for kind in kinds]
     if count is not None and count != len(kinds):
         raise view.error(f"num_hidden_layers is {count}, but the pattern has {len(kinds)} layers")
     return kinds
