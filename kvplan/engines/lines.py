@@ -1,0 +1,95 @@
+"""The lines about memory that a server will print, with kvplan's figures in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kvplan.engines.budget import PoolBudget
+from kvplan.engines.capacity import EngineCapacity, parse_version
+from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_cache
+from kvplan.engines.vllm import CAPACITY_LINE, NEWEST
+from kvplan.units import GIB, MIB
+
+
+def predicted_lines(launch: Launch) -> tuple[str, ...]:
+    """What the engine will print about its memory.
+
+    The pool is an estimate unless the overheads come from a log; cells and blocks of a given pool are exact.
+    Raises InputError, UnknownNameError, DtypeError or ParallelError.
+    """
+    return tuple(_LINES.get(launch.engine, _no_lines)(launch))
+
+
+def _gib(size: int, digits: int = 2) -> str:
+    return f"{size / GIB:.{digits}f}"
+
+
+def _with_pool(launch: Launch) -> tuple[PoolBudget, EngineCapacity]:
+    budget = budget_of(launch)
+    return budget, capacity_of(launch, budget.pool_bytes)
+
+
+def _vllm(launch: Launch) -> Iterator[str]:
+    budget, found = _with_pool(launch)
+    yield f"Model loading took {_gib(budget.weight_bytes, 4)} GiB memory"
+    yield f"Available KV cache memory: {_gib(budget.pool_bytes)} GiB"
+    if not found.admits_one:
+        yield _refusal(launch, budget, found)
+        return
+    size = f"GPU KV cache size: {found.tokens:,} tokens"
+    times = f"Maximum concurrency for {launch.context_length:,} tokens per request: {found.max_concurrency:.2f}x"
+    if parse_version(launch.engine_version, NEWEST) >= CAPACITY_LINE:
+        yield f"{size}, {times}"
+    else:
+        yield from (size, times)
+
+
+def _refusal(launch: Launch, budget: PoolBudget, found: EngineCapacity) -> str:
+    return (
+        f"max seq len ({launch.context_length}): ({_gib(found.needed_bytes)} GiB KV cache is needed, which is larger "
+        f"than the available KV cache memory ({_gib(budget.pool_bytes)} GiB); "
+        f"estimated maximum model length is {found.longest_context or 0}"
+    )
+
+
+def _sglang(launch: Launch) -> Iterator[str]:
+    budget, found = _with_pool(launch)
+    yield f"Load weight end. mem usage={_gib(budget.weight_bytes)} GB."
+    yield f"KV Cache is allocated. #tokens: {found.tokens}, {_gib(budget.pool_bytes)} GB in all"
+    yield f"max_total_num_tokens={found.tokens}, context_len={launch.context_length}"
+
+
+def _tensorrt(launch: Launch) -> Iterator[str]:
+    budget, found = _with_pool(launch)
+    yield (
+        f"Allocated {_gib(budget.pool_bytes)} GiB for max tokens in paged KV cache ({found.tokens}), "
+        f"{found.num_blocks} blocks of {found.block_size} tokens"
+    )
+
+
+def _llamacpp(launch: Launch) -> Iterator[str]:
+    cache, type_k, type_v = llamacpp_cache(launch)
+    yield f"n_ctx = {cache.cells}"
+    yield (
+        f"KV size = {cache.kv_bytes / MIB:.2f} MiB, K ({type_k}): {cache.k_bytes / MIB:.2f} MiB, "
+        f"V ({type_v}): {cache.v_bytes / MIB:.2f} MiB"
+    )
+    if cache.window_cells:
+        yield f"of which window layers: {cache.window_cells} cells"
+    if cache.r_bytes or cache.s_bytes:
+        both, conv, state = (size / MIB for size in (cache.r_bytes + cache.s_bytes, cache.r_bytes, cache.s_bytes))
+        yield f"recurrent size = {both:.2f} MiB, R (f32): {conv:.2f} MiB, S (f32): {state:.2f} MiB"
+
+
+def _no_lines(_launch: Launch) -> Iterator[str]:
+    """An engine that prints nothing about its memory (transformers)."""
+    yield from ()
+
+
+_LINES: dict[str, Callable[[Launch], Iterator[str]]] = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "tensorrt-llm": _tensorrt,
+    "llama.cpp": _llamacpp,
+    "ollama": _llamacpp,
+}

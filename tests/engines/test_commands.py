@@ -1,0 +1,154 @@
+"""The commands that start a server, and the lines that it will print."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvplan.define import define_model
+from kvplan.engines.commands import command
+from kvplan.engines.launch import Launch
+from kvplan.engines.lines import predicted_lines
+from kvplan.engines.log import read_log
+from kvplan.engines.overheads import measured
+from kvplan.errors import InputError, UnknownNameError
+from kvplan.hardware import define_gpu
+from kvplan.model import Model
+from kvplan.units import GIB, MIB
+from tests.engines.log_cases import published
+
+
+SGLANG = "python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B"
+
+
+def llama() -> Model:
+    made = define_model(
+        name="L", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, intermediate_size=14336,
+        vocab_size=128256,
+    )  # fmt: skip
+    return replace(made, source="https://huggingface.co/meta-llama/Llama-3.1-8B/blob/main/config.json")
+
+
+def launch(engine: str, **settings: Any) -> Launch:
+    gpu = define_gpu(name="G", usable_bytes=80 * GIB)
+    values = {"model": llama(), "gpu": gpu, "context_length": 8192, "batch_size": 4, **settings}
+    return Launch(engine, **values)
+
+
+@pytest.mark.parametrize(
+    ("engine", "line"),
+    [
+        ("vllm", "vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192 --max-num-seqs 4"),
+        ("sglang", f"{SGLANG} --context-length 8192 --max-running-requests 4"),
+        ("llama.cpp", "llama-server -m model.gguf -c 32768 -np 4 -ngl 999 -fa on"),
+        ("ollama", "OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=4 ollama serve"),
+        ("tensorrt-llm", "trtllm-serve meta-llama/Llama-3.1-8B --max_seq_len 8192 --max_batch_size 4"),
+    ],
+)
+def test_the_command_states_what_differs_from_the_engines_defaults(engine: str, line: str) -> None:
+    assert command(launch(engine)) == line
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv_dtype", "words"),
+    [
+        ("vllm", "fp8", "--kv-cache-dtype fp8"),
+        ("sglang", "fp8", "--kv-cache-dtype fp8_e4m3"),
+        ("llama.cpp", "q8_0/q4_0", "--cache-type-k q8_0 --cache-type-v q4_0"),
+        ("ollama", "q8_0", "OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0"),
+    ],
+)
+def test_a_cache_dtype_is_written_in_the_engines_own_words(engine: str, kv_dtype: str, words: str) -> None:
+    assert words in command(launch(engine, kv_dtype=kv_dtype))
+
+
+def test_fraction_and_parallelism_are_written_where_set() -> None:
+    words = command(launch("vllm", memory_fraction=0.85, tensor_parallel=2, pipeline_parallel=2))
+    assert words.endswith("--gpu-memory-utilization 0.85 --tensor-parallel-size 2 --pipeline-parallel-size 2")
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv_dtype", "message"),
+    [
+        ("vllm", "q8_0", "vllm has no cache dtype q8_0; it has bf16"),
+        ("vllm", "q8_0/q4_0", "stores K and V alike"),
+        ("llama.cpp", "fp8", "llama.cpp has no cache type for fp8"),
+        ("ollama", "q8_0/q4_0", "Ollama has one cache type for K and V"),
+        ("tensorrt-llm", "nvfp4", "takes the cache dtype from the checkpoint"),
+        ("transformers", "auto", "called from Python"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused(engine: str, kv_dtype: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        command(launch(engine, kv_dtype=kv_dtype))
+
+
+def test_an_unknown_engine_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean vllm"):
+        launch("vlm")
+
+
+def known(gib: float) -> dict[str, Any]:
+    return {"known": (measured("other", round(gib * GIB), "a log"),)}
+
+
+def test_vllm_lines_follow_from_the_pool() -> None:
+    lines = predicted_lines(launch("vllm", engine_version="0.11", memory_fraction=0.5, **known(1)))
+    # 40 GiB less 1 GiB less 14.96 GiB of weights; 131,072 B a token in blocks of 16
+    pool = 39 * GIB - 16_060_522_496
+    blocks = pool // (16 * 131_072)
+    assert lines == (
+        "Model loading took 14.9575 GiB memory",
+        f"Available KV cache memory: {pool / GIB:.2f} GiB",
+        f"GPU KV cache size: {blocks * 16:,} tokens",
+        f"Maximum concurrency for 8,192 tokens per request: {blocks / 512:.2f}x",
+    )
+
+
+def test_newer_vllm_writes_both_in_one_line() -> None:
+    lines = predicted_lines(launch("vllm", engine_version="0.21", memory_fraction=0.5, **known(1)))
+    assert len(lines) == 3
+    assert "tokens, Maximum concurrency for 8,192 tokens per request: " in lines[-1]
+
+
+def test_a_refused_start_says_what_one_request_needs() -> None:
+    lines = predicted_lines(launch("vllm", context_length=1_000_000, memory_fraction=0.25, **known(1)))
+    assert "(122.07 GiB KV cache is needed" in lines[-1]  # 62,500 blocks of 2 MiB
+    assert "estimated maximum model length is" in lines[-1]
+
+
+def test_the_predicted_lines_read_back_as_a_log() -> None:
+    figures = read_log("vLLM\n" + "\n".join(predicted_lines(launch("vllm", memory_fraction=0.5, **known(1)))))
+    assert figures.count("tokens")
+    assert figures.count("max_model_len") == 8192
+
+
+def test_llamacpp_prints_its_cache_to_the_digit() -> None:
+    lines = predicted_lines(launch("llama.cpp", kv_dtype="q8_0"))
+    half = 4 * 8192 * 32 * 8 * 128 * 34 // 32  # 4 slots, 32 layers, 8 heads of 128 values
+    assert lines == (
+        "n_ctx = 32768",
+        f"KV size = {2 * half / MIB:.2f} MiB, K (q8_0): 1088.00 MiB, V (q8_0): 1088.00 MiB",
+    )
+
+
+def test_windows_and_states_have_lines_of_their_own() -> None:
+    windows = predicted_lines(launch("llama.cpp", model=published("openai/gpt-oss-120b"), batch_size=1))
+    assert windows[-1] == "of which window layers: 768 cells"  # 128 + 512 in multiples of 256
+    states = predicted_lines(launch("llama.cpp", model=published("Qwen/Qwen3-Next-80B-A3B-Instruct"), batch_size=1))
+    assert states[-1] == "recurrent size = 75.38 MiB, R (f32): 3.38 MiB, S (f32): 72.00 MiB"
+
+
+def test_sglang_and_tensorrt_print_the_tokens_of_their_pool() -> None:
+    sglang = predicted_lines(launch("sglang", memory_fraction=0.5, **known(1)))
+    tokens = (39 * GIB - 16_060_522_496) // 131_072
+    assert sglang[-1] == f"max_total_num_tokens={tokens}, context_len=8192"
+    tensorrt = predicted_lines(launch("tensorrt-llm", memory_fraction=0.5, **known(1)))
+    free = 79 * GIB - 16_060_522_496  # half of what is left
+    assert tensorrt[0].startswith(f"Allocated {free // 2 / GIB:.2f} GiB")
+
+
+def test_transformers_prints_nothing_about_its_memory() -> None:
+    assert predicted_lines(launch("transformers")) == ()
