@@ -55,7 +55,7 @@ def config_of(row: Row) -> Row:
 
 
 def _notes(row: Row) -> list[str]:
-    notes = []
+    notes = [row["note"]] if "note" in row else []
     if "dtype" in row:
         notes.append(f"the dtype, {row['dtype']}, is {row['dtype_reason']}")
     if "without" in row:

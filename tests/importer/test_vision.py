@@ -273,7 +273,7 @@ FAMILIES: dict[str, tuple[str, Callable[[random.Random], Config]]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_wrapper_has_the_parameters_of_its_class(model_type: str, seed: int) -> None:
     class_name, make = FAMILIES[model_type]
