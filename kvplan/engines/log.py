@@ -258,12 +258,12 @@ _SIGNS = {
 
 
 _ABOUT_MEMORY = (
-    "took", "take", "Actual usage", "KV cache size", "KV cache memory", "KV Cache", "KV cache is needed", "blocks:",
-    "concurrency for", "model_len", "seq_len", "seq len", "block size", "block_size", "padding layers",
-    "batched_tokens", "num_seqs", "memory_utilization", "parallel_size", "world_size", "version", "engine (v", "dtype",
-    "CUDA graph", "Load weight", "#tokens", "KVPool", "graph end", "pool end", "gpu_mem", "total_num_tokens",
-    "server_args", "sglang", "KV self", "llama_kv_cache", "llama_memory", "buffer size", "MiB free", " n_", "kv_unified", "general.", "arch ",
-    "file type", "build:",
+    "took", "take", "Actual usage", "KV cache size", "KV cache memory", "KV Cache", "KV cache is needed",
+    "blocks:", "concurrency for", "model_len", "seq_len", "seq len", "block size", "block_size",
+    "padding layers", "batched_tokens", "num_seqs", "memory_utilization", "parallel_size", "world_size",
+    "version", "engine (v", "dtype", "CUDA graph", "Load weight", "#tokens", "KVPool", "graph end", "pool end",
+    "gpu_mem", "total_num_tokens", "server_args", "sglang", "KV self", "llama_kv_cache", "llama_memory",
+    "buffer size", "MiB free", " n_", "kv_unified", "general.", "arch ", "file type", "build:",
 )  # fmt: skip
 """Every line with a figure has one of these: a quick sieve, since most lines of a long log are requests."""
 

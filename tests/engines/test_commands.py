@@ -19,7 +19,6 @@ from kvplan.model import Model
 from kvplan.units import GIB, MIB
 from tests.engines.log_cases import published
 
-
 SGLANG = "python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B"
 
 
