@@ -10,10 +10,11 @@ from kvplan.importer.harmless import why_harmless
 SIZES = [
     *LAYER_KEYS, *HIDDEN_KEYS, *HEAD_KEYS, *CONTEXT_KEYS, "vocab_size", "head_dim", "intermediate_size",
     "sliding_window", "num_key_value_heads", "num_kv_heads", "n_head_kv", "num_experts", "num_local_experts",
-    "n_routed_experts", "moe_intermediate_size", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim", "layer_types",
-    "attention_bias", "mlp_bias", "tie_word_embeddings", "num_nextn_predict_layers", "quantization_config",
-    "attention_chunk_size", "index_head_dim", "mamba_d_state", "ssm_state_size", "conv_kernel", "depth", "patch_size",
-    "num_kv_shared_layers", "first_k_dense_replace", "use_qk_norm", "num_global_layers", "cross_attention_layers",
+    "n_routed_experts", "moe_intermediate_size", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim",
+    "layer_types", "attention_bias", "mlp_bias", "tie_word_embeddings", "num_nextn_predict_layers",
+    "quantization_config", "attention_chunk_size", "index_head_dim", "mamba_d_state", "ssm_state_size",
+    "conv_kernel", "depth", "patch_size", "num_kv_shared_layers", "first_k_dense_replace", "use_qk_norm",
+    "num_global_layers", "cross_attention_layers",
 ]  # fmt: skip
 
 
