@@ -24,6 +24,7 @@ from kvplan.lab.checks import CHECKS, check_matrix
 from kvplan.lab.faults import FAMILIES, FAULTS, Fault
 from kvplan.lab.fingerprint import Fingerprint, Mystery, fingerprint, mystery
 from kvplan.lab.generation import generate
+from kvplan.lab.greedy import compare_caches
 from kvplan.lab.heads import (
     duplicate_kv_heads,
     duplication_difference,
@@ -35,6 +36,7 @@ from kvplan.lab.heads import (
     wiring,
 )
 from kvplan.lab.kinds import CACHES, new_cache
+from kvplan.lab.limits import use_one_thread
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.parity import Gate, ParityResult, check_parity
 from kvplan.lab.planner import cache_formula, crossovers, ladder, misconceptions, model_like, seventy_billion
@@ -43,6 +45,7 @@ from kvplan.lab.reference import Uncached, uncached, uncached_generation
 from kvplan.lab.savings import cat_bytes, measure_savings, projections, savings_model
 from kvplan.lab.scenarios import RowDifference, Scenario
 from kvplan.lab.shape import Shape
+from kvplan.lab.side_by_side import SideBySide, side_by_side
 from kvplan.lab.trace import trace, trace_grid
 from kvplan.lab.variants import in_dtype, variant
 from kvplan.lab.weights import from_gpt2, from_llama
@@ -65,6 +68,7 @@ __all__ = [
     "RowDifference",
     "Scenario",
     "Shape",
+    "SideBySide",
     "SlidingCache",
     "StaticCache",
     "TinyDecoder",
@@ -74,6 +78,7 @@ __all__ = [
     "check_checkpoint",
     "check_matrix",
     "check_parity",
+    "compare_caches",
     "crossovers",
     "duplicate_kv_heads",
     "duplication_difference",
@@ -94,12 +99,14 @@ __all__ = [
     "savings_model",
     "seventy_billion",
     "shrink",
+    "side_by_side",
     "trace",
     "trace_grid",
     "train",
     "training_model",
     "uncached",
     "uncached_generation",
+    "use_one_thread",
     "variant",
     "wiring",
 ]

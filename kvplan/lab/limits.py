@@ -38,6 +38,11 @@ DTYPES: Mapping[str, torch.dtype] = {
 _SHORT_DTYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
+def use_one_thread() -> None:
+    """One thread for torch: matrices of this size gain nothing from more, and a server has other visitors."""
+    torch.set_num_threads(1)
+
+
 def dtype_name(dtype: str | torch.dtype) -> str:
     """The one name of a dtype: `fp32`, `float32` and `torch.float32` are all `float32`."""
     name = str(dtype).removeprefix("torch.")
