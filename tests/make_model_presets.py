@@ -39,11 +39,12 @@ def model_rows() -> list[Model]:
 def preset(row: Row, sources: dict[str, str]) -> Model:
     """The preset of one row; notes say what the row adds to the config or leaves out of it."""
     read_in = row.get("config_source") or sources[f"configs/{row['config']}.json"]
+    repo, _, path = read_in.partition(":")
     model = import_config(
         config_of(row),
         name=row["name"],
         dtype=row.get("dtype"),
-        source=f"https://huggingface.co/{row['repo']}; config read in {read_in}",
+        source=f"https://huggingface.co/{row['repo']}; config read in https://github.com/{repo}, {path}",
     )
     return replace(model, id=row["id"], notes=(*model.notes, *_notes(row)))
 
