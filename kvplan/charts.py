@@ -103,7 +103,7 @@ def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
         ("run-time overhead" + (", an estimate" if p.runtime.is_estimate else ""), p.runtime.typical_bytes),
         ("adapters", scenario.adapter_bytes),
         ("draft model", p.draft_bytes),
-        ("not for the engine", p.unused_bytes),
+        ("left by the engine", p.unused_bytes),
         ("free", p.free_bytes),
         ("usable capacity", p.capacity_bytes),
     ]
@@ -142,7 +142,7 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
         _runtime_bar(p, unit),
         _bar("Adapters", p.scenario.adapter_bytes, unit, SKY, "."),
         _bar("Draft model", p.draft_bytes, unit, YELLOW, "x"),
-        _bar("Not for the engine", p.unused_bytes, unit, GREY, "-"),
+        _bar("Left by the engine", p.unused_bytes, unit, GREY, "-"),
     )
     traces += [bar for bar in parts if bar["customdata"][0][0]]
     if p.free_bytes > 0:
@@ -351,6 +351,7 @@ KIND_LOOKS: dict[str, tuple[str, str]] = {
     "cross": (PURPLE, ""),
     "shared": (GREY, "/"),
     "none": (GREY, ""),
+    "rows": (PURPLE, "|"),
     "combined": (VERMILLION, "x"),
 }
 """(colour, pattern) of every kind of layer."""

@@ -22,7 +22,7 @@ from kvplan.ui.sidebar import BIND
 from kvplan.units import format_bytes, format_exact_bytes, format_params
 
 MODELS, GPUS = "models", "GPUs"
-MAX_COMPARED = 3
+MAX_BESIDE = 2
 
 
 # ---------------------------------------------------------------------------------------------------------- tables
@@ -114,14 +114,12 @@ def browse_models() -> None:
 
 def compare_models() -> None:
     st.subheader("Side by side", anchor=False)
-    names = st.multiselect(
-        "Models to compare", model_ids(), [st.session_state["model"]], key="compare", max_selections=MAX_COMPARED,
-        bind=BIND,
-    )  # fmt: skip
-    if names:
-        for name, place in zip(names, st.columns(len(names), gap="medium"), strict=True):
-            with place:
-                show_model(name)
+    here = st.session_state["model"]
+    others = [name for name in model_ids() if name != here]
+    more = st.multiselect("The sidebar's model beside", others, key="compare", max_selections=MAX_BESIDE, bind=BIND)
+    for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
+        with place:
+            show_model(name)
 
 
 def show_model(name: str) -> None:
@@ -199,14 +197,12 @@ def browse_gpus() -> None:
     words.show_table(shown, "gpus")
     words.offer_csv(shown, "gpus", "This list as CSV")
     st.subheader("Side by side", anchor=False)
-    names = st.multiselect(
-        "GPUs to compare", gpu_ids(), [st.session_state["gpu"]], key="compare_gpus", max_selections=MAX_COMPARED,
-        bind=BIND,
-    )  # fmt: skip
-    if names:
-        for name, place in zip(names, st.columns(len(names), gap="medium"), strict=True):
-            with place:
-                show_gpu(find_gpu(name))
+    here = st.session_state["gpu"]
+    others = [name for name in gpu_ids() if name != here]
+    more = st.multiselect("The sidebar's GPU beside", others, key="compare_gpus", max_selections=MAX_BESIDE, bind=BIND)
+    for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
+        with place:
+            show_gpu(find_gpu(name))
 
 
 def show_gpu(gpu: Gpu) -> None:

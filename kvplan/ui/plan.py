@@ -6,17 +6,21 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import charts
+from kvplan.errors import KvplanError
 from kvplan.explain import (
     ASSUMPTIONS,
     FORMULA_LETTERS,
     GENERAL_FORMULA,
     Term,
     cache_terms,
+    count_layers,
     kinds_sentence,
     layer_strip,
+    layer_words,
     weight_terms,
 )
-from kvplan.plan import MemoryPlan, plan
+from kvplan.fleet import fewest_gpus
+from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.sweep import sweep
 from kvplan.ui import words
 from kvplan.ui.sidebar import current_or_stop, unit
@@ -26,9 +30,10 @@ from kvplan.units import format_bytes, format_exact_bytes
 def show_answer(p: MemoryPlan) -> None:
     st.header(p.sentence, divider="green" if p.fits else "red", anchor=False)
     st.text(words.about(p.scenario))
+    st.caption("Everything is set in the sidebar; on a phone it opens with » at the top left.")
     lesson = st.session_state.pop("lesson", None)
     if lesson is not None:
-        st.info("What this example teaches", icon="💡")
+        st.info("What this example teaches", icon=":material/school:")
         st.text(lesson)
     words.show_warnings(p.warnings)
 
@@ -76,6 +81,50 @@ def show_limits(p: MemoryPlan) -> None:
     )
 
 
+CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("KV cache in fp8", {"kv_dtype": "fp8"}),
+    ("weights in fp8", {"weight_dtype": "fp8_per_tensor"}),
+    ("weights and cache in fp8", {"weight_dtype": "fp8_per_tensor", "kv_dtype": "fp8"}),
+    ("weights in 4 bit (AWQ, groups of 128)", {"weight_dtype": "awq_int4_g128"}),
+    ("one sequence at a time", {"batch_size": 1}),
+)
+
+
+def show_changes(p: MemoryPlan) -> None:
+    """What other settings would answer: at once where the plan does not fit, else on request."""
+    if not p.fits:
+        st.subheader("What would make it fit", anchor=False)
+        show_answers(p)
+        return
+    more = st.expander("What other settings would answer", key="changes", on_change="rerun")
+    if more.open:
+        with more:
+            show_answers(p)
+
+
+def show_answers(p: MemoryPlan) -> None:
+    rows = [answer for change, settings in CHANGES for answer in answers(p.scenario, change, settings)]
+    fewest = fewest_gpus(p.scenario)
+    gpus = "no layout that was tried holds it" if fewest is None else f"{gpus_words(fewest)}: {fewest.sentence}"
+    words.show_facts([*rows, ("as few of these GPUs as hold it", gpus)], ("change", "answer"), "changes_table")
+
+
+def answers(scenario: Scenario, change: str, settings: dict[str, object]) -> list[tuple[str, str]]:
+    """The answer after one change; none where it changes nothing or cannot be planned."""
+    if all(getattr(scenario, name) == value for name, value in settings.items()):
+        return []
+    try:
+        return [(change, plan(scenario.with_changes(**settings)).sentence)]
+    except KvplanError:
+        return []
+
+
+def gpus_words(p: MemoryPlan) -> str:
+    here = p.scenario
+    stages = f" in {here.pipeline_parallel} stages" if here.pipeline_parallel > 1 else ""
+    return f"{here.num_gpus} GPU{'s' * (here.num_gpus != 1)}{stages}"
+
+
 def show_curve(p: MemoryPlan) -> None:
     st.subheader("Cache against weights", anchor=False)
     table = sweep(p.scenario, context_length=charts.context_values(p))
@@ -91,10 +140,18 @@ def show_layers(p: MemoryPlan) -> None:
     st.subheader("Why: the layers", anchor=False)
     st.text(kinds_sentence(model))
     words.show_chart(charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip")
+    rows = [
+        (f"{count} × {cache.label}", layer_words(cache, p.scenario.kv_dtype))
+        for cache, count in count_layers(model.layers)
+    ]
+    words.show_facts(rows, ("layers", "one of them keeps of a sequence"), "kinds")
 
 
 def show_formula(p: MemoryPlan) -> None:
-    with st.expander("Show the formula"):
+    formula = st.expander("Show the formula", key="formula", on_change="rerun")
+    if not formula.open:
+        return
+    with formula:
         st.text(f"KV cache = {GENERAL_FORMULA}")
         st.caption(", ".join(f"{letter} = {word}" for letter, word in FORMULA_LETTERS))
         st.text(f"This plan, cache on one GPU: {format_exact_bytes(p.cache_bytes)}")
@@ -116,6 +173,7 @@ answer = plan(current_or_stop())
 show_answer(answer)
 show_memory(answer)
 show_limits(answer)
+show_changes(answer)
 show_curve(answer)
 show_layers(answer)
 show_formula(answer)

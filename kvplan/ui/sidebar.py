@@ -54,12 +54,14 @@ def show_address_trouble() -> None:
     """Say once what of a link or an address was not used."""
     trouble = st.session_state.pop(_TROUBLE, None)
     if trouble is not None:
-        st.warning("The link could not be used; this is the usual start instead.", icon="⚠️")
+        st.warning("The link could not be used; this is the usual start instead.", icon=":material/warning:")
         st.text(trouble)
     asked = st.session_state.pop(_ADDRESS, {})
     unused = [f"{key}={text}" for key, text in asked.items() if str(st.session_state.get(key)) != text]
     if unused:
-        st.warning("A part of the address was not understood, and the usual value stands instead.", icon="⚠️")
+        st.warning(
+            "A part of the address was not understood, and the usual value stands instead.", icon=":material/warning:"
+        )
         st.text(", ".join(unused)[:300])
 
 

@@ -92,7 +92,7 @@ def _curves(
 
 def _say_left_out(sentences: list[str]) -> None:
     if sentences:
-        st.info("Not every value can be planned", icon="ℹ️")
+        st.info("Not every value can be planned", icon=":material/info:")
         for sentence in sentences:
             st.text(sentence)
 
@@ -161,7 +161,7 @@ def ask_heads(scenario: Scenario) -> None:
     try:
         scenario.model.with_kv_heads(1)
     except InputError as error:
-        st.info("This axis does not apply to the model", icon="ℹ️")
+        st.info("This axis does not apply to the model", icon=":material/info:")
         st.text(str(error))
         return
     plans, left_out = _head_plans(scenario)
@@ -210,12 +210,13 @@ PRICE, COUNT = "price per hour", "fewest GPUs"
 
 def ask_gpu(scenario: Scenario) -> None:
     here = st.session_state["model"]
-    models = st.multiselect("Models", model_ids(), [here], key="fleet_models", max_selections=3)
-    known = gpu_ids()
+    others = [name for name in model_ids() if name != here]
+    more = st.multiselect("Beside the sidebar's model", others, key="fleet_models", max_selections=2, bind=BIND)
+    models, known = [here, *more], gpu_ids()
     gpus = st.multiselect("GPUs", known, [g for g in axes.POPULAR_GPUS if g in known], key="fleet_gpus", bind=BIND)
     by = st.segmented_control("Compare by", [PRICE, COUNT], default=PRICE, key="fleet_by", bind=BIND, required=True)
-    if not models or not gpus:
-        raise InputError("no model or no GPU is chosen; choose at least one of each")
+    if not gpus:
+        raise InputError("no GPU is chosen; choose at least one")
     rows = [row for model in models for row in _fleet_rows(scenario, model, gpus)]
     rows.sort(key=lambda row: _fleet_order(row, by or PRICE))
     _show_fleet(rows, by or PRICE)

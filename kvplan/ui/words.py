@@ -29,7 +29,7 @@ class Number(NamedTuple):
 
 def show_error(error: KvplanError, headline: str = "This cannot be planned") -> None:
     """An error in words: a fixed headline, and the message as plain text."""
-    st.error(headline, icon="⛔")
+    st.error(headline, icon=":material/error:")
     st.text(str(error))
 
 
@@ -38,7 +38,7 @@ def show_warnings(sentences: Iterable[str]) -> None:
     found = list(sentences)
     if found:
         with st.container(border=True, gap="small"):
-            st.warning("Before you trust this", icon="⚠️")
+            st.warning("Before you trust this", icon=":material/warning:")
             for sentence in found:
                 st.text(sentence)
 

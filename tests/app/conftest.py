@@ -40,6 +40,12 @@ class App:
         next(button for button in self.run.get("button") if button.key == key).click().run()
         self.check()
 
+    def open(self, key):
+        """Open a part of the page that is only computed when it is open."""
+        self.run.session_state[key] = True
+        self.run.run()
+        self.check()
+
     def value(self, key):
         return self.run.session_state[key]
 

@@ -79,10 +79,36 @@ def test_the_limits_stand_in_the_row_of_numbers(app):
 
 def test_the_formula_shows_terms_that_add_up_and_its_five_assumptions(app):
     page, plan = app(), planned()
+    page.open("formula")
     cache, weights = page.tables()[-2:]
     assert cache["bytes"].sum() == plan.cache_bytes == sum(term.bytes for term in cache_terms(plan))
     assert weights["bytes"].sum() == plan.weight_bytes == sum(term.bytes for term in weight_terms(plan))
     assert [text[3:] for text in page.texts()[-5:]] == list(ASSUMPTIONS)
+
+
+def test_a_plan_that_does_not_fit_says_what_would(app):
+    page = app(model="llama-3.1-70b", ctx="16k", batch="20", tp="2", weights="fp8_per_tensor")
+    table = page.tables()[0].set_index("change")["answer"]
+    scenario = kvplan.Scenario(
+        "llama-3.1-70b", "h100-sxm-80gb", context_length=2**14, batch_size=20, tensor_parallel=2,
+        weight_dtype="fp8_per_tensor",
+    )  # fmt: skip
+    assert table["KV cache in fp8"] == kvplan.plan(scenario.with_changes(kv_dtype="fp8")).sentence
+    assert "weights in fp8" not in table
+    assert table["as few of these GPUs as hold it"].startswith("4 GPUs: Fits")
+
+
+def test_a_plan_that_fits_keeps_other_answers_for_whoever_asks(app):
+    page = app()
+    assert [next(iter(table.columns)) for table in page.tables()] == ["layers"]
+    page.open("changes")
+    assert page.tables()[0]["change"].tolist()[0] == "KV cache in fp8"
+
+
+def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
+    kinds = app(model="gemma-3-27b").tables()[-1]
+    assert kinds["layers"].tolist() == ["52 × sliding window", "10 × full attention"]
+    assert kinds.iloc[0, 1].endswith("up to 1,024")
 
 
 def test_an_estimated_overhead_says_so_with_spread_and_source(app):
