@@ -139,6 +139,7 @@ def longest_context(bytes_for: Callable[[int], int], pool_bytes: int) -> int | N
 
 
 def ceil_div(count: int, size: int) -> int:
+    """count / size, rounded up."""
     return -(-count // size)
 
 

@@ -162,6 +162,7 @@ def _latent_decoder(view: ConfigView, shape: Shape, latent: Latent, is_dense: Se
 
 
 def common_switches(view: ConfigView) -> None:
+    """Keys that all of these families share, with the values that the rules know."""
     skip_extra_predictions(view)
     view.pass_over("a setting of layers that are not part of the decoder", "index_share_for_mtp_iteration")
     view.require("moe_layer_freq", 1, "experts in every n-th layer are not known in this family")
@@ -245,6 +246,7 @@ def _indexed(view: ConfigView, own_indexers: Callable[[int], list[bool]], q_rank
 
 
 def dense_layers(view: ConfigView, shape: Shape) -> list[bool]:
+    """For each layer whether its MLP is dense, from `mlp_layer_types` or the number of first dense layers."""
     kinds = layer_list(view, "mlp_layer_types", shape.num_layers, ("dense", "sparse"))
     first = first_layers(view, shape)
     return first if kinds is None else [kind == "dense" for kind in kinds]
