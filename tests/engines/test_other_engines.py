@@ -1,0 +1,63 @@
+"""TensorRT-LLM and transformers."""
+
+from __future__ import annotations
+
+from kvplan.attention import FullAttention, SlidingAttention
+from kvplan.engines import ENGINES, engine_capacity
+from kvplan.engines.tensorrt_llm import pool_bytes
+from kvplan.engines.transformers import dynamic_bytes, growing_bytes, static_bytes
+from kvplan.units import GIB
+from tests.engines.log_cases import published
+from tests.engines.test_vllm import FULL, STATE, model
+
+WINDOW = SlidingAttention(8, 128, window=1024)
+
+
+def test_tensorrt_llm_divides_the_pool_into_blocks_of_32_tokens() -> None:
+    found = engine_capacity(model((32, FULL)), engine="tensorrt-llm", pool_bytes=GIB, max_model_len=4096)
+    assert (found.num_blocks, found.tokens, found.request_blocks) == (256, 8192, 128)
+    assert found.longest_context == 8192
+
+
+def test_tensorrt_llm_counts_windows_like_full_layers_and_says_so() -> None:
+    found = engine_capacity(model((16, FULL), (16, WINDOW)), engine="tensorrt-llm", pool_bytes=GIB)
+    assert found.tokens == 8192
+    assert "counted like full attention" in found.notes[0]
+
+
+def test_tensorrt_llm_takes_a_fraction_of_what_is_left() -> None:
+    assert pool_bytes(10 * GIB) == 9 * GIB
+
+
+def test_a_dynamic_cache_holds_every_column_and_windows_one_less() -> None:
+    mixed = model((2, FULL), (3, WINDOW))
+    assert dynamic_bytes(mixed, 500) == 5 * 500 * 4096
+    assert dynamic_bytes(mixed, 4096) == (2 * 4096 + 3 * 1023) * 4096
+    assert static_bytes(mixed, 4096) == (2 * 4096 + 3 * 1024) * 4096
+
+
+def test_the_largest_layer_exists_twice_while_it_grows() -> None:
+    made = model((4, FULL), (4, FullAttention(2, 128)))
+    assert growing_bytes(made, 1000, 2) == 2 * 1000 * (4 * 4096 + 4 * 1024 + 4096)
+
+
+def test_capacity_of_both_caches_is_their_longest_sequence() -> None:
+    settings = {"pool_bytes": GIB, "max_model_len": 1024}
+    static = engine_capacity(model((32, FULL)), engine="transformers-static", **settings)
+    assert (static.longest_context, static.max_concurrency, static.request_blocks) == (8192, 8.0, 1)
+    dynamic = engine_capacity(model((32, FULL)), engine="transformers", **settings)
+    assert dynamic.longest_context == GIB // (33 * 4096)
+
+
+def test_states_set_no_limit() -> None:
+    found = engine_capacity(model((4, STATE)), engine="transformers-static", pool_bytes=GIB, max_model_len=1024)
+    assert (found.longest_context, found.tokens) == (None, 0)
+
+
+def test_every_engine_answers_for_a_usual_model_within_the_law() -> None:
+    made = published("meta-llama/Llama-3.1-8B")  # 131,072 B a token
+    for name in ENGINES:
+        dtype = "fp16" if name in ("llama.cpp", "ollama") else "auto"
+        found = engine_capacity(made, engine=name, pool_bytes=10 * GIB, max_model_len=8192, kv_dtype=dtype)
+        assert 0 < found.tokens <= 10 * GIB // 131_072, name
+        assert found.num_blocks * found.bytes_per_block <= 10 * GIB, name
