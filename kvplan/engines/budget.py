@@ -99,10 +99,8 @@ def _overheads(model: Model, gpu: Gpu, flags: Flags) -> tuple[tuple[Overhead, ..
     """(inside, outside) the requested bytes."""
     gpus = flags.tensor_parallel * flags.pipeline_parallel
     version = parse_version(flags.engine_version, vllm.NEWEST)
-    batched = flags.max_num_batched_tokens or vllm.default_batched_tokens(gpu)
-    seqs = flags.max_num_seqs or default_max_num_seqs(gpu)
-    whole_number(batched, "max_num_batched_tokens")
-    whole_number(seqs, "max_num_seqs")
+    batched = _given(flags.max_num_batched_tokens, "max_num_batched_tokens", vllm.default_batched_tokens(gpu))
+    seqs = _given(flags.max_num_seqs, "max_num_seqs", default_max_num_seqs(gpu))
     graphs, context = cuda_graphs(eager=flags.eager), non_torch(gpus)
     rule = peak_rule(version if flags.engine == "vllm" else vllm.NEWEST)
     peak = activation_peak(model, batched, seqs, flags.tensor_parallel, rule)
@@ -111,6 +109,10 @@ def _overheads(model: Model, gpu: Gpu, flags: Flags) -> tuple[tuple[Overhead, ..
     if flags.engine == "vllm" and version < COUNTS_GRAPHS:
         return (peak, context), (graphs,)
     return (peak, context, graphs), ()
+
+
+def _given(value: int | None, name: str, default: int) -> int:
+    return default if value is None else whole_number(value, name)
 
 
 def default_max_num_seqs(gpu: Gpu) -> int:

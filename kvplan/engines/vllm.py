@@ -35,6 +35,8 @@ CAPACITY_LINE = (0, 21)
 """From here the printed cache size is max_concurrency * max_model_len."""
 PREFIX_CACHED_STATES = (0, 24)
 """From here logs of hybrid models show one more state a request: prefix caching is on for them."""
+HYBRID_MANAGER = (0, 9)
+"""From here window layers have groups of their own; before, they were paged like full attention."""
 DOUBLED_IN_FLIGHT = (0, 25)
 """From here window layers reserve for two batches in flight, since scheduling is asynchronous."""
 
@@ -52,7 +54,8 @@ class VllmOptions:
     draft_layers      layers that a multi-token-prediction head adds, each like the model's last attention layer
     prefix_caching    whether states are cached for prefixes; None: as the version does for hybrid models
     async_scheduling  whether two batches are in flight; None: as the version does
-    hybrid_manager    False: every window layer is paged like full attention (`--disable-hybrid-kv-cache-manager`)
+    hybrid_manager    False: every window layer is paged like full attention (`--disable-hybrid-kv-cache-manager`);
+                      None: as the version does, which leaves it out for chunked attention
     state_dtype       `--mamba-ssm-cache-dtype`; None: as the family's config asks
     """
 
@@ -60,7 +63,7 @@ class VllmOptions:
     draft_layers: int = 0
     prefix_caching: bool | None = None
     async_scheduling: bool | None = None
-    hybrid_manager: bool = True
+    hybrid_manager: bool | None = None
     state_dtype: StorageFormat | None = None
 
 
@@ -167,13 +170,22 @@ def page_layout(request: Request, options: VllmOptions) -> Layout:
         raise InputError(f"{request.model.name} keeps no cache, so vLLM forms no blocks for it")
     base = request.block_size or (LATENT_BLOCK_SIZE if any(s.is_latent for s, _ in specs) else BLOCK_SIZE)
     kinds = {(spec.kind, spec.tokens) for spec, _ in specs}
-    if not options.hybrid_manager and "state" not in {kind for kind, _ in kinds}:
+    if not _has_groups({kind for kind, _ in kinds}, request, options):
         specs = [(replace(spec, kind="full", tokens=0), stage) for spec, stage in specs]
         kinds = {("full", 0)}
     if len(kinds) == 1 and kinds != {("state", 0)}:
         placed = [Placed(spec, stage, base, base * spec.token_bytes) for spec, stage in specs]
         return Layout((tuple(placed),), _worst_stage_bytes(placed))
     return _grouped(_equal_pages(specs, _raised_block(specs, base, request.max_model_len)))
+
+
+def _has_groups(kinds: set[str], request: Request, options: VllmOptions) -> bool:
+    """Whether window layers have groups of their own. With states they always do."""
+    if "state" in kinds:
+        return True
+    if options.hybrid_manager is not None:
+        return options.hybrid_manager
+    return "chunk" not in kinds and parse_version(request.engine_version, NEWEST) >= HYBRID_MANAGER
 
 
 def _placed_specs(request: Request, options: VllmOptions) -> list[tuple[CacheSpec, int]]:
@@ -283,6 +295,8 @@ def _notes(request: Request, options: VllmOptions, layout: Layout, version: tupl
         )
     if request.context_parallel > 1:
         found.append(f"tokens are spread over {request.context_parallel} GPUs: each holds its share of a sequence")
+    if kinds == {"full"} and _has_windows(request.model):
+        found.append("window layers are paged like full attention: the hybrid cache manager is off")
     if "state" in kinds and not request.model.model_type.startswith(FLOAT32_STATES) and options.state_dtype is None:
         found.append(
             f"recurrent state is kept as {compute_dtype(request.model).name}; mamba_ssm_cache_dtype changes it"
@@ -290,6 +304,11 @@ def _notes(request: Request, options: VllmOptions, layout: Layout, version: tupl
     if request.model.dtype is None:
         found.append("the config states no dtype: 16 bits a value are counted for what is not quantized")
     return tuple(found)
+
+
+def _has_windows(model: Model) -> bool:
+    parts = (part for layer, _ in model.layer_runs for part in layer.cache.cache_parts())
+    return any(part.max_tokens is not None for part in parts)
 
 
 def _phantom_layers(layout: Layout) -> int:

@@ -66,7 +66,6 @@ STATED: dict[tuple[str, float], dict[str, Any]] = {
     # ^ "5 padding layers": 40 state layers in groups of 9 attention layers, one more than the model's 8
     ("Qwen3.6-27B int4", 8.93): {"draft_tokens": 3, "kv_dtype": "fp8"},  # the same machine's other rows: MTP 3, fp8
     ("Llama-3.1-8B (131072 ctx)", 16.0): {"block_size": 256},  # TPU pages
-    ("Llama-4 (Scout or Maverick)", 24.0): {"hybrid_manager": False},  # "local-attention layers counted as full"
     ("openai/gpt-oss-120b", 4.54): {"max_num_batched_tokens": 1024},  # what 4.54 - 4.50 GiB of windows hold
     ("meta-llama/Llama-3.1-8B-Instruct", 122.99): {"max_num_batched_tokens": 131072},  # "a full 131072-token prefill"
     ("unknown 24B-32B class", 10.12): {"kv_dtype": "fp8"},

@@ -120,6 +120,7 @@ def test_graphs_and_context_are_stated_as_seen_in_logs() -> None:
         ({"memory_fraction": 1.5}, InputError, "memory_fraction is 1.5"),
         ({"memory_fraction": True}, InputError, "memory_fraction is True"),
         ({"max_num_seqs": -4}, InputError, "max_num_seqs is -4"),
+        ({"max_num_seqs": 0}, InputError, "max_num_seqs is 0"),
     ],
 )
 def test_bad_flags_are_refused_by_name(flags: dict[str, Any], error: type, message: str) -> None:

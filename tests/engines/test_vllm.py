@@ -116,13 +116,27 @@ def test_pages_that_do_not_divide_cannot_start() -> None:
 
 def test_chunks_reserve_a_chunk_and_the_tokens_in_flight() -> None:
     made = model((12, FULL), (36, ChunkedAttention(8, 128, chunk=8192)))
-    found = ask(made, GIB, max_model_len=65536, max_num_batched_tokens=4096)
+    found = ask(made, GIB, max_model_len=65536, max_num_batched_tokens=4096, hybrid_manager=True)
     assert found.request_blocks == 4096 + 3 * ((8192 + 4096) // 16)
+
+
+def test_chunks_are_paged_like_full_layers_unless_asked_otherwise() -> None:
+    made = model((12, FULL), (36, ChunkedAttention(8, 128, chunk=8192)))
+    found = ask(made, GIB, max_model_len=65536)
+    assert (found.request_blocks, found.bytes_per_block) == (4096, 48 * 16 * 4096)
+    assert found.notes == ("window layers are paged like full attention: the hybrid cache manager is off",)
 
 
 def test_without_the_hybrid_manager_windows_are_paged_like_full_layers() -> None:
     found = ask(model((5, FULL), (25, WINDOW)), GIB, max_model_len=8192, hybrid_manager=False)
     assert (found.bytes_per_block, found.request_blocks) == (30 * 16 * 4096, 512)
+    assert "the hybrid cache manager is off" in found.notes[0]
+
+
+def test_versions_before_the_hybrid_manager_knew_no_windows() -> None:
+    made = model((5, FULL), (25, WINDOW))
+    assert ask(made, GIB, engine_version="0.8.5").bytes_per_block == 30 * 16 * 4096
+    assert ask(made, GIB, engine_version="0.9.2").bytes_per_block == 5 * 16 * 4096
 
 
 def test_newer_versions_hold_two_batches_in_flight_unless_told() -> None:
