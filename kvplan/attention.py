@@ -400,6 +400,29 @@ class ShortConvolution(LayerCache):
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredRows(LayerCache):
+    """Rows of a measured cache that no other kind describes: `rows` of `width` values an entry, on every GPU.
+
+    window            tokens kept at most, or None
+    tokens_per_entry  whole tokens that share one entry
+    storage           a format of its own; None: the plan's kv_dtype
+    """
+
+    rows: int
+    width: int
+    window: int | None = None
+    tokens_per_entry: int = 1
+    storage: StorageFormat | None = None
+    kind = "rows"
+    label = "measured rows"
+
+    def cache_parts(self) -> tuple[CachePart, ...]:
+        return (
+            CachePart("key", self.rows, self.width, self.window, self.tokens_per_entry, self.storage, copied=True),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CrossAttention(LayerCache):
     """Attention to `num_tokens` image or audio tokens: K and V are made once and do not grow with the text."""
 
@@ -475,6 +498,7 @@ LAYER_KINDS: dict[str, type[LayerCache]] = {
         CompressedAttention,
         RecurrentState,
         ShortConvolution,
+        MeasuredRows,
         CrossAttention,
         SharedCache,
         NoCache,

@@ -1,0 +1,554 @@
+"""The child process that measures a config: what transformers builds on torch's meta device, and what its cache holds.
+
+It stands alone (no kvplan inside), so that `measure.py` can start it with nothing but this file. It reads one JSON
+object a line from stdin and writes one a line to what was stdout: first a greeting, then an answer for each request.
+
+    request  {"config": {...}, "seconds": 30}
+    answer   {"class", "parameters": [[name, shape, dtype, module class]], "runs": [...], "facts": {...}}
+             or {"error": kind, "text": reason}
+
+Only shapes are computed: meta tensors have no values. It judges nothing; what the runs mean is decided in `measure.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+MEMORY_BYTES = 1 << 30
+"""Address space that one measurement may take on top of the loaded libraries."""
+
+STATIC_TOKENS, STATIC_CAPACITY = 8, 3 << 20
+"""A prompt in a cache with room for more tokens than any window has: what stays small there is a window."""
+
+DYNAMIC_TOKENS = (24, 40)
+PLAIN_LAYERS = frozenset(
+    {
+        "DynamicLayer",
+        "DynamicSlidingWindowLayer",
+        "DynamicIndexedLayer",
+        "LinearAttentionLayer",
+        "LinearAttentionAndFullAttentionLayer",
+        "LinearAttentionAndSlidingWindowAttentionLayer",
+        "DummyLayer",
+    }
+)
+"""Cache layers of the library itself: they keep a row for every token, a window of them, or a state of fixed size."""
+
+UNREAD = ("quantization_config", "auto_map", "_name_or_path", "torch_dtype", "dtype", "attn_implementation",
+          "_attn_implementation", "_attn_implementation_internal", "transformers_version")  # fmt: skip
+"""Keys that must not reach the class: how it is stored, run and loaded is not measured."""
+
+CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
+"""What models call the cache that they take and return."""
+
+
+class Refused(Exception):
+    """A reason not to measure: a kind that `measure.py` knows, and a text."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+# ------------------------------------------------------------------------------------------------------ the process
+
+
+def main() -> None:
+    """Answer requests until stdin ends."""
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not reach the channel
+    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), write_through=True)
+    version = load_libraries()
+    limit_memory()
+    sys.addaudithook(refuse_network)
+    send(channel, {"transformers": version})
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        limit_seconds(request["seconds"])
+        send(channel, answer(request["config"]))
+
+
+def send(channel: Any, message: Mapping[str, Any]) -> None:
+    channel.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+    channel.flush()
+
+
+def load_libraries() -> str:
+    """Import what measuring needs, and teach transformers the two stand-ins. The version of transformers."""
+    import torch
+    import torch.fx.experimental._config as fx
+    import transformers
+    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    fx.meta_nonzero_assume_all_nonzero = True  # else no model whose experts pick tokens by value can run
+    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    ALL_ATTENTION_FUNCTIONS.register("shapes_only", attention_shape)
+    ALL_EXPERTS_FUNCTIONS.register("shapes_only", experts_shape)
+    return str(transformers.__version__)
+
+
+def limit_memory() -> None:
+    """Let the process grow by no more than MEMORY_BYTES from here."""
+    try:
+        import resource
+        from pathlib import Path
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):  # no such limit on this system; the parent's time limit still holds
+        return
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def limit_seconds(seconds: int) -> None:
+    """End the process after `seconds` more of processor time, even where the parent is gone."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    wanted = int(used.ru_utime + used.ru_stime) + seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (wanted, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+_FORBIDDEN = re.compile(
+    r"socket\.(connect|bind|getaddrinfo|gethostbyname|sendto)|os\.(system|exec|posix_spawn|fork)|subprocess\.Popen"
+)
+
+
+def refuse_network(event: str, _: object) -> None:
+    """An audit hook: no connection, no other program."""
+    if _FORBIDDEN.match(event):
+        raise PermissionError(f"a measurement may not use {event}")
+
+
+def answer(config: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return measure(config)
+    except Refused as reason:
+        return {"error": reason.kind, "text": str(reason)}
+    except MemoryError:
+        return {"error": "memory", "text": ""}
+    except (Exception, RecursionError) as error:
+        return {"error": "build", "text": in_one_line(error)}
+
+
+def in_one_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:3])}"[:300]
+
+
+# ---------------------------------------------------------------------------------------------------------- stand-ins
+
+
+def attention_shape(module: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> tuple[Any, None]:
+    """The shape of attention's result (batch, tokens, heads, value width) without computing it."""
+    batch, heads, tokens, _width = query.shape
+    return query.new_empty((batch, tokens, heads, value.shape[-1])), None
+
+
+def experts_shape(module: Any, hidden: Any, top_k_index: Any, *_: Any, **__: Any) -> Any:
+    """Routing depends on data, and meta tensors have none: the experts' result has their input's shape."""
+    module.experts_read = int(top_k_index.shape[-1])
+    return hidden
+
+
+def same_shape(hidden: Any, *_: Any, **__: Any) -> Any:
+    return hidden
+
+
+@contextlib.contextmanager
+def without_mlps(model: Any) -> Iterator[None]:
+    """Pass over MLPs, whose result has the shape of their input and which keep nothing."""
+    changed = [module for module in model.modules() if re.search(r"(MLP|Mlp|Experts)$", type(module).__name__)]
+    for module in changed:
+        if "experts_read" not in vars(module):
+            module.forward = same_shape
+    try:
+        yield
+    finally:
+        for module in changed:
+            vars(module).pop("forward", None)
+
+
+# ------------------------------------------------------------------------------------------------------------ building
+
+
+def measure(config: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    settings, model_class = choose(config)
+    with torch.device("meta"):
+        model = build(model_class, settings)
+        refuse_cross_attention(model)
+        runs = all_runs(model)
+    return {
+        "class": model_class.__name__,
+        "parameters": parameters(model),
+        "runs": runs,
+        "facts": facts(model, config),
+    }
+
+
+def choose(config: dict[str, Any]) -> tuple[Any, Any]:
+    """The settings and the class of `config`: the one that architectures names, else image-text before causal."""
+    import transformers
+    from transformers import CONFIG_MAPPING
+    from transformers.models.auto import modeling_auto as auto
+
+    name = config.get("model_type")
+    if name not in CONFIG_MAPPING:
+        raise Refused("unknown", "")
+    kinds = (
+        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    )
+    offered = [class_name for kind in kinds for class_name in names_of(kind.get(name))]
+    settings = settings_of(CONFIG_MAPPING[name], config)
+    if getattr(settings, "is_encoder_decoder", False):
+        raise Refused("encoder-decoder", "")
+    if name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        raise Refused("encoder", "")
+    if not offered:
+        raise Refused("no decoder", "")
+    stated = [item for item in config.get("architectures") or [] if isinstance(item, str)]
+    if stated and not hasattr(transformers, stated[0]):
+        raise Refused("architecture", stated[0])
+    return settings, getattr(transformers, next((item for item in stated if item in offered), offered[0]))
+
+
+def names_of(entry: Any) -> tuple[str, ...]:
+    if entry is None:
+        return ()
+    return (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def settings_of(config_class: Any, config: dict[str, Any]) -> Any:
+    data = without_unread(config)
+    data.pop("model_type")
+    data.pop("architectures", None)
+    return config_class.from_dict(data)
+
+
+def without_unread(config: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: without_unread(value) if isinstance(value, dict) else value
+        for key, value in config.items()
+        if key not in UNREAD
+    }
+
+
+def build(model_class: Any, settings: Any) -> Any:
+    """The model in bf16, so that whatever stays float32 is seen; without attention and experts where it can be."""
+    import copy
+
+    import torch
+
+    fast = {"attn_implementation": "shapes_only", "experts_implementation": "shapes_only"}
+    for choice in (fast, {"attn_implementation": "eager", "experts_implementation": "shapes_only"}, {}):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return model_class._from_config(copy.deepcopy(settings), dtype=torch.bfloat16, **choice).eval()
+    return model_class._from_config(settings, dtype=torch.bfloat16).eval()
+
+
+_CROSS = re.compile(r"\b(encoder_attn|crossattention|cross_attn|EncDecAttention|encoder_decoder_attention|gated_cross_attn)\b")
+
+
+def refuse_cross_attention(model: Any) -> None:
+    """Layers that attend to an image or an encoder keep its keys and values, which no run on text shows."""
+    prefix = decoder_path(model)
+    for name, _ in model.named_modules():
+        if name.startswith(prefix) and (found := _CROSS.search(name)):
+            raise Refused("cross", found[1])
+
+
+# ---------------------------------------------------------------------------------------------------------- parameters
+
+
+def parameters(model: Any) -> list[list[Any]]:
+    """Every parameter once: name, shape, dtype, and the class of the module that has it."""
+    owners = dict(model.named_modules())
+    return [
+        [
+            name,
+            list(value.shape),
+            str(value.dtype).removeprefix("torch."),
+            type(owners[name.rpartition(".")[0]]).__name__,
+        ]
+        for name, value in model.named_parameters()
+    ]
+
+
+def facts(model: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """What the names of parameters cannot tell: where the decoder is, its sizes, and what the class did not know."""
+    text = model.config.get_text_config(decoder=True)
+    names = {id(value): name for name, value in model.named_parameters()}
+    return {
+        "embedding": name_of_weight(model.get_input_embeddings(), names),
+        "head": name_of_weight(model.get_output_embeddings(), names),
+        "decoder": decoder_path(model),
+        "experts_read": {
+            name: module.experts_read for name, module in model.named_modules() if "experts_read" in vars(module)
+        },
+        "text": {key: value for key in TEXT_FACTS if (value := fact(text, key)) is not None},
+        "unknown": unknown_keys(model.config, config),
+        "defaults": defaults(model.config, config),
+    }
+
+
+TEXT_FACTS = (
+    "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size", "vocab_size", "num_hidden_layers", "max_position_embeddings",
+    "kv_lora_rank", "qk_rope_head_dim", "index_topk", "num_experts_per_tok", "layer_types", "kv_sharing_modes",
+    "num_kv_shared_layers", "sliding_window",
+)  # fmt: skip
+
+
+def fact(settings: Any, key: str) -> Any:
+    """A setting as JSON has it; None where it is absent, or differs from layer to layer."""
+    try:
+        return plain(getattr(settings, key, None))
+    except Exception:  # transformers refuses a setting that layers do not share with an error of its own
+        return None
+
+
+def plain(value: Any) -> Any:
+    """`value` where it is a number or a list of numbers and texts, as JSON has them."""
+    if isinstance(value, (int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (int, float, str)) for item in value):
+        return list(value)
+    return None
+
+
+def name_of_weight(module: Any, names: Mapping[int, str]) -> str | None:
+    return names.get(id(getattr(module, "weight", None)))
+
+
+def decoder_path(model: Any) -> str:
+    """The path of the text decoder inside the model, or "" where the model is the decoder."""
+    try:
+        decoder = model.get_decoder()
+    except (AttributeError, NotImplementedError):
+        return ""
+    return next((name for name, module in model.named_modules() if module is decoder), "")
+
+
+def unknown_keys(settings: Any, config: Mapping[str, Any]) -> list[str]:
+    """Keys of `config` that its class has no field for."""
+    known = type(settings)()
+    return [key for key in config if key not in UNREAD and not hasattr(known, key)]
+
+
+def defaults(settings: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes that `config` leaves to its class."""
+    text = settings.get_text_config(decoder=True)
+    stated = {key for part in (config, *(v for v in config.values() if isinstance(v, dict))) for key in part}
+    aliases = {new: old for new, old in type(text).attribute_map.items()}
+    return {
+        key: value
+        for key in ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+                    "head_dim", "vocab_size", "sliding_window", "tie_word_embeddings", "num_experts_per_tok")
+        if key not in stated and aliases.get(key) not in stated and (value := fact(text, key)) is not None
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------- runs
+
+
+def all_runs(model: Any) -> list[dict[str, Any]]:
+    """A run with a static cache where there is one, and runs with a dynamic one: one length where both agree to work,
+    else two, and longer ones where layers share entries between tokens."""
+    found = [attempt(model, static_run)]
+    tokens, more = DYNAMIC_TOKENS
+    found.append(attempt(model, dynamic_run, tokens))
+    if all("failed" in run for run in found):
+        return [attempt(model, own_run, length) for length in DYNAMIC_TOKENS]
+    if any(layer["class"] not in PLAIN_LAYERS for layer in found[-1].get("layers", ())):
+        return [found[0], *(attempt(model, dynamic_run, length) for length in long_lengths(found[-1]))]
+    if any("failed" in run for run in found):
+        found.append(attempt(model, static_run if "failed" in found[1] else dynamic_run, more))
+    return found
+
+
+def long_lengths(run: Mapping[str, Any]) -> tuple[int, ...]:
+    """Lengths of whole blocks, the shortest above every window."""
+    windows = [layer["window"] for layer in run["layers"] if isinstance(layer["window"], int)]
+    block = 512 * max(1, -(-max(windows, default=0) // 512))
+    return (block, 2 * block, 3 * block)
+
+
+def attempt(model: Any, run: Callable[..., dict[str, Any]], *settings: Any) -> dict[str, Any]:
+    """`run` in the cheapest way that works: without attention and MLPs, with attention, with both, the decoder alone.
+
+    Where none works, the reason of the first that is not about a stand-in.
+    """
+    reasons = []
+    for target, way, stand_ins in ways(model):
+        if way:
+            target.config._attn_implementation = way
+        try:
+            with without_mlps(target) if stand_ins else contextlib.nullcontext():
+                return run(target, *settings)
+        except MemoryError:
+            raise
+        except Exception as error:
+            reasons.append(in_one_line(error))
+    return {"failed": reasons[-1], "capacity": None}
+
+
+def ways(model: Any) -> Iterator[tuple[Any, str | None, bool]]:
+    """(what to run, how it attends, whether MLPs are passed over), cheapest first."""
+    yield model, None, True
+    if model.config._attn_implementation != "eager":
+        yield model, "eager", True
+    yield model, None, False
+    decoder = dict(model.named_modules()).get(decoder_path(model))
+    if decoder is not None and decoder is not model:
+        yield decoder, None, True
+
+
+def static_run(model: Any, tokens: int = STATIC_TOKENS) -> dict[str, Any]:
+    from transformers import StaticCache
+
+    capacity = STATIC_CAPACITY + tokens  # another length, another capacity
+    return {"capacity": capacity, **read_run(model, StaticCache(config=model.config, max_cache_len=capacity), tokens)}
+
+
+def dynamic_run(model: Any, tokens: int) -> dict[str, Any]:
+    from transformers import DynamicCache
+
+    return {"capacity": None, **read_run(model, DynamicCache(config=model.config), tokens)}
+
+
+def own_run(model: Any, tokens: int) -> dict[str, Any]:
+    """For a model that takes no cache but its own: what it gives back."""
+    returned = forward(model, None, tokens)
+    return {
+        "capacity": None,
+        "tokens": tokens,
+        "kept": returned is not None,
+        "returned": type(returned).__name__,
+        "layers": read_layers(returned, {}),
+    }
+
+
+def read_run(model: Any, cache: Any, tokens: int) -> dict[str, Any]:
+    """What `cache` holds after the model has read `tokens` tokens, and whether the model gave that cache back."""
+    with watched(cache) as seen:
+        returned = forward(model, cache, tokens)
+    return {
+        "tokens": tokens,
+        "kept": returned is cache,
+        "returned": type(returned).__name__,
+        "layers": read_layers(cache if returned is None else returned, seen),
+    }
+
+
+def read_layers(cache: Any, seen: Mapping[int, list[int]]) -> list[dict[str, Any]]:
+    """Each layer of `cache`; what a cache class of a model keeps beside its layers is read by its index."""
+    layers = list(getattr(cache, "layers", ()))
+    beside = {
+        name: value for name, value in vars(cache).items() if name != "layers" and isinstance(value, (list, dict))
+    }
+    indices = {key for value in beside.values() if isinstance(value, dict) for key in value if isinstance(key, int)}
+    count = max(
+        [len(layers), *(len(value) for value in beside.values() if isinstance(value, list)), *(i + 1 for i in indices)]
+    )
+    return [
+        read_layer(layers[i : i + 1], {name: at(value, i) for name, value in beside.items()}, seen)
+        for i in range(count)
+    ]
+
+
+def at(value: list[Any] | dict[int, Any], index: int) -> Any:
+    if isinstance(value, dict):
+        return value.get(index)
+    return value[index] if index < len(value) else None
+
+
+def read_layer(layers: list[Any], beside: dict[str, Any], seen: Mapping[int, list[int]]) -> dict[str, Any]:
+    layer = layers[0] if layers else None
+    return {
+        "class": type(layer).__name__,
+        "seen": seen.get(id(layer), []),
+        "window": plain(getattr(layer, "sliding_window", None)),
+        "tensors": list(tensors({**(vars(layer) if layers else {}), **beside})),
+    }
+
+
+@contextlib.contextmanager
+def watched(cache: Any) -> Iterator[dict[int, list[int]]]:
+    """How many tokens each update brings to each layer (by id) of `cache`, those that the model adds included."""
+    seen: dict[int, list[int]] = {}
+    busy: set[int] = set()
+
+    def watch(update: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(self: Any, keys: Any, values: Any, *more: Any, **named: Any) -> Any:
+            if id(self) in busy or keys is None:  # a class that calls its parent's update is one update
+                return update(self, keys, values, *more, **named)
+            busy.add(id(self))
+            seen.setdefault(id(self), []).append(int(keys.shape[-2]))
+            try:
+                return update(self, keys, values, *more, **named)
+            finally:
+                busy.discard(id(self))
+
+        return noted
+
+    classes = {owner for layer in cache.layers for owner in type(layer).__mro__ if "update" in vars(owner)}
+    originals = {owner: owner.update for owner in classes}
+    for owner, update in originals.items():
+        owner.update = watch(update)
+    try:
+        yield seen
+    finally:
+        for owner, update in originals.items():
+            owner.update = update
+
+
+def forward(model: Any, cache: Any, tokens: int) -> Any:
+    """Let the model read `tokens` tokens into `cache`; the cache that it returns."""
+    import torch
+
+    accepted = inspect.signature(model.forward).parameters
+    name = next((name for name in CACHE_NAMES if name in accepted), "cache")
+    result = model(input_ids=torch.zeros((1, tokens), dtype=torch.int64), use_cache=True, **{name: cache})
+    return next((value for name in CACHE_NAMES if (value := getattr(result, name, None)) is not None), None)
+
+
+def tensors(held: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Name, shape and dtype of each tensor that a cache layer holds, each once however many names it has."""
+    done: set[int] = set()
+    for path, value in inside(held, ""):
+        if id(value) not in done and value.dim() > 1:
+            done.add(id(value))
+            yield [path, list(value.shape), str(value.dtype).removeprefix("torch.")]
+
+
+def inside(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from inside(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from inside(item, f"{path}.{index}")
+
+
+if __name__ == "__main__":
+    main()
