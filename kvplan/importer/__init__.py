@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError, nearest_names, shorten
+from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError, nearest_names, quoted, shorten
 from kvplan.importer.families import Family, families
 from kvplan.importer.quantization import read_scheme
 from kvplan.importer.view import ConfigView
@@ -95,6 +95,8 @@ def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
     """The JSON object of `config`. Raises ConfigError where it is missing, huge, not JSON, or not an object."""
     if isinstance(config, Mapping):
         return config
+    if not isinstance(config, str | Path):
+        raise ConfigError(f"the config is {quoted(config)}; a path or a parsed object is needed")
     path = Path(config)
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
@@ -108,13 +110,23 @@ def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
 def parse_config(data: bytes, where: str = "config.json") -> Mapping[str, Any]:
     """The JSON object in `data`. Raises ConfigError."""
     try:
-        found = json.loads(data.decode("utf-8-sig"))
+        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_without_twins)
     except UnicodeDecodeError:
         raise ConfigError(f"{where} is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{where} holds {type(found).__name__}; an object in braces is needed")
+    return found
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose every key stands once: of two values one would be dropped in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shorten(twin)!r} stands twice in one object")
     return found
 
 

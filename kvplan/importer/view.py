@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kvplan.dtypes import StorageFormat
-from kvplan.errors import ConfigError, InputError, UnsupportedConfigError, shorten
+from kvplan.errors import ConfigError, InputError, UnsupportedConfigError, quoted
 from kvplan.importer.harmless import why_harmless
 from kvplan.units import whole_number
 
@@ -53,7 +53,7 @@ class ConfigView:
         if given:
             for name, value in given[1:]:
                 if value != given[0][1]:
-                    raise self.error(f"{given[0][0]} is {shorten(given[0][1])} but {name} is {shorten(value)}")
+                    raise self.error(f"{given[0][0]} is {quoted(given[0][1])} but {name} is {quoted(value)}")
             return given[0][1]
         for name in names:
             if self.defaults.get(name) is not None:
@@ -64,7 +64,7 @@ class ConfigView:
         return default
 
     def _note_default(self, name: str) -> None:
-        self.note(f"{name} is not in the config; the class default {shorten(self.defaults[name])} is used")
+        self.note(f"{name} is not in the config; the class default {quoted(self.defaults[name])} is used")
 
     def integer(self, *names: str, default: Any = REQUIRED, low: int = 1, high: int = MAX_SIZE) -> Any:
         """A whole number from `low` to `high`; `default` (an int or None) where absent."""
@@ -83,7 +83,7 @@ class ConfigView:
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self.error(f"{names[0]} is {shorten(repr(value))}; a number is needed")
+            raise self.error(f"{names[0]} is {quoted(value)}; a number is needed")
         return value
 
     def flag(self, *names: str, default: Any = REQUIRED) -> Any:
@@ -94,7 +94,7 @@ class ConfigView:
         """Text, one of `choices` where given."""
         value = self._typed(str, "text", names, default)
         if choices and value not in choices and value is not default:
-            raise self.error(f"{names[0]} is {shorten(repr(value))}; known: {', '.join(choices)}")
+            raise self.error(f"{names[0]} is {quoted(value)}; known: {', '.join(choices)}")
         return value
 
     def integers(self, *names: str, default: Any = REQUIRED, low: int = 0) -> Any:
@@ -112,7 +112,7 @@ class ConfigView:
         for index, item in enumerate(value):
             if not isinstance(item, str) or (choices and item not in choices):
                 known = f"; known: {', '.join(choices)}" if choices else "; text is needed"
-                raise self.error(f"{names[0]}[{index}] is {shorten(repr(item))}{known}")
+                raise self.error(f"{names[0]}[{index}] is {quoted(item)}{known}")
         return value
 
     def count_of(self, name: str, default: int) -> int:
@@ -127,7 +127,7 @@ class ConfigView:
     def _typed(self, kind: type, words: str, names: Sequence[str], default: Any) -> Any:
         value = self._find(names, default)
         if value is not default and not isinstance(value, kind):
-            raise self.error(f"{names[0]} is {shorten(repr(value))}; {words} is needed")
+            raise self.error(f"{names[0]} is {quoted(value)}; {words} is needed")
         return value
 
     def has(self, name: str) -> bool:
@@ -159,7 +159,7 @@ class ConfigView:
         """The inner objects of the list `name`, each checked like a `child`."""
         for index, value in enumerate(self._typed(list, "a list of objects", (name,), REQUIRED)):
             if not isinstance(value, dict):
-                raise self.error(f"{name}[{index}] is {shorten(repr(value))}; an object is needed")
+                raise self.error(f"{name}[{index}] is {quoted(value)}; an object is needed")
             key = f"{name}[{index}]"
             self._children.setdefault(key, ConfigView(value, f"{self.where} {key}"))
         return [child for key, child in self._children.items() if key.startswith(f"{name}[")]
@@ -169,7 +169,7 @@ class ConfigView:
         self._read.add(name)
         value = self.data.get(name, expected)
         if value is not None and value != expected:
-            raise self.unsupported(f"{name} is {shorten(repr(value))}: {reason}")
+            raise self.unsupported(f"{name} is {quoted(value)}: {reason}")
 
     def dismiss(self, name: str, reason: str) -> None:
         """Pass over `name` where it is there, and say why."""
