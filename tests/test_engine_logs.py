@@ -32,7 +32,7 @@ REFUSED = [case for case in CASES if "error_needed_gib" in case.row]
 BLOCKS = [case for case in CASES if case.row.get("block_size", 0) > 64 and case.row["engine"] == "vllm"]
 
 KNOWN_MISSES = {
-    (93, 2493464): "a fork's nvfp4 layout of DeepSeek V4: how its pages are packed is not known here, so it is refused",
+    (93, 2493464): "a fork's nvfp4 layout of DeepSeek V4: its pages are not known here, so it is refused",
     (97, 178880): "1.1 % under its pool line: tokens follow from the rank with the least memory, the line is another's",
 }
 """(row, its printed tokens): why it cannot come out."""

@@ -6,7 +6,6 @@ checked against public start-up logs (tests/test_engine_logs.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvplan.dtypes import KvDtype, StorageFormat
@@ -21,23 +20,30 @@ from kvplan.engines.capacity import (
     ratio,
 )
 from kvplan.engines.layers import CacheSpec, StateRule, layer_specs
+from kvplan.engines.vllm_packed import is_packed, packed_layout
+from kvplan.engines.vllm_pages import (
+    BLOCK_SIZE,
+    LATENT_BLOCK_SIZE,
+    Layout,
+    Placed,
+    equal_pages,
+    grouped,
+    raised_block,
+    worst_stage_bytes,
+)
 from kvplan.errors import InputError
 from kvplan.hardware import Gpu
 from kvplan.model import Layer, Model
 from kvplan.units import GIB
 
 NEWEST = (0, 33)
-BLOCK_SIZE = 16
-LATENT_BLOCK_SIZE = 64
-"""FlashMLA and the sparse kernels; Triton on older GPUs keeps 16."""
-
 CAPACITY_LINE = (0, 21)
 """From here the printed cache size is max_concurrency * max_model_len."""
 PREFIX_CACHED_STATES = (0, 24)
 """From here logs of hybrid models show one more state a request: prefix caching is on for them."""
 HYBRID_MANAGER = (0, 9)
 """From here window layers have groups of their own; before, they were paged like full attention."""
-DOUBLED_IN_FLIGHT = (0, 25)
+DOUBLED_IN_FLIGHT = (0, 26)
 """From here window layers reserve for two batches in flight, since scheduling is asynchronous."""
 
 FLOAT32_STATES = ("nemotron_h", "qwen3_5", "kimi_linear")
@@ -65,28 +71,6 @@ class VllmOptions:
     async_scheduling: bool | None = None
     hybrid_manager: bool | None = None
     state_dtype: StorageFormat | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """One spec with the pipeline stage that holds it, and the block it is paged in."""
-
-    spec: CacheSpec
-    stage: int
-    block: int
-    page_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """All layers cut into groups. Blocks have one size, and every group draws ids from the same ones.
-
-    groups           the layers of each group
-    bytes_per_block  of the stage that holds the most
-    """
-
-    groups: tuple[tuple[Placed, ...], ...]
-    bytes_per_block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +149,9 @@ def default_batched_tokens(gpu: Gpu) -> int:
 
 def page_layout(request: Request, options: VllmOptions) -> Layout:
     """The groups that vLLM forms of the model's layers. Raises InputError where it could not start."""
+    if is_packed(request.model):
+        version = parse_version(request.engine_version, NEWEST)
+        return packed_layout(request, options.draft_layers, version)
     specs = _placed_specs(request, options)
     if not specs:
         raise InputError(f"{request.model.name} keeps no cache, so vLLM forms no blocks for it")
@@ -175,8 +162,8 @@ def page_layout(request: Request, options: VllmOptions) -> Layout:
         kinds = {("full", 0)}
     if len(kinds) == 1 and kinds != {("state", 0)}:
         placed = [Placed(spec, stage, base, base * spec.token_bytes) for spec, stage in specs]
-        return Layout((tuple(placed),), _worst_stage_bytes(placed))
-    return _grouped(_equal_pages(specs, _raised_block(specs, base, request.max_model_len)))
+        return Layout((tuple(placed),), worst_stage_bytes(placed))
+    return grouped(equal_pages(specs, raised_block(specs, base, request.max_model_len)))
 
 
 def _has_groups(kinds: set[str], request: Request, options: VllmOptions) -> bool:
@@ -223,58 +210,6 @@ def state_rule(model: Model, options: VllmOptions) -> StateRule:
     return StateRule(options.state_dtype or (None if keeps else dtype), dtype, options.draft_tokens)
 
 
-def _raised_block(specs: Sequence[tuple[CacheSpec, int]], base: int, max_model_len: int) -> int:
-    """The attention block of a model with states: raised until its page holds the largest state.
-
-    Where nothing grows with tokens, one block is a whole request.
-    """
-    state = max(spec.state_bytes for spec, _ in specs)
-    attention = [spec for spec, _ in specs if spec.token_bytes]
-    if not state or not attention:
-        return base if attention else max_model_len
-    largest = max(attention, key=lambda spec: spec.token_bytes)
-    step = LATENT_BLOCK_SIZE if largest.is_latent else BLOCK_SIZE
-    return max(base, step * ceil_div(state, step * largest.token_bytes))
-
-
-def _equal_pages(specs: Sequence[tuple[CacheSpec, int]], block: int) -> list[Placed]:
-    """Every layer with the largest layer's page: smaller ones get a larger block, states are padded."""
-    page = max(max(block * spec.token_bytes, spec.state_bytes) for spec, _ in specs)
-    placed = []
-    for spec, stage in specs:
-        own = block * spec.token_bytes
-        if own and page % own:
-            raise InputError(
-                f"vLLM cannot page this model: a page of {own:,} B does not divide the largest of {page:,} B; "
-                "try another kv_dtype or tensor_parallel"
-            )
-        placed.append(Placed(spec, stage, block * (page // own if own else 1), page))
-    return placed
-
-
-def _grouped(placed: Sequence[Placed]) -> Layout:
-    """Groups of equal size: the smallest kind's count, or the largest where that is under 1.5 times as much."""
-    kinds: dict[CacheSpec, list[Placed]] = {}
-    for layer in placed:
-        kinds.setdefault(layer.spec, []).append(layer)
-    counts = [len(layers) for layers in kinds.values()]
-    size = max(counts) if 2 * max(counts) < 3 * min(counts) else min(counts)
-    groups = []
-    for layers in kinds.values():
-        number = ceil_div(len(layers), size)
-        groups += [tuple(layers[index::number]) for index in range(number)]
-    stages = {layer.stage for layer in placed}
-    rows = max(sum(layer.stage == stage for layer in group) for group in groups for stage in stages)
-    return Layout(tuple(groups), rows * placed[0].page_bytes)
-
-
-def _worst_stage_bytes(placed: Sequence[Placed]) -> int:
-    totals: dict[int, int] = {}
-    for layer in placed:
-        totals[layer.stage] = totals.get(layer.stage, 0) + layer.page_bytes
-    return max(totals.values())
-
-
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
@@ -287,8 +222,8 @@ def _notes(request: Request, options: VllmOptions, layout: Layout, version: tupl
             "number of tokens that fit: "
             + ("it is max_concurrency times max_model_len" if version >= CAPACITY_LINE else "it divides by the groups")
         )
-    if phantom := _phantom_layers(layout):
-        found.append(f"groups are filled up with {phantom} layers that hold nothing")
+    if layout.phantom_layers:
+        found.append(f"groups are filled up with {layout.phantom_layers} layers that hold nothing")
     if kinds & {"window", "chunk"} and request.max_num_batched_tokens is None:
         found.append(
             f"window layers reserve for max_num_batched_tokens, which is not given: {ASSUMED_BATCHED_TOKENS} is assumed"
@@ -309,10 +244,3 @@ def _notes(request: Request, options: VllmOptions, layout: Layout, version: tupl
 def _has_windows(model: Model) -> bool:
     parts = (part for layer, _ in model.layer_runs for part in layer.cache.cache_parts())
     return any(part.max_tokens is not None for part in parts)
-
-
-def _phantom_layers(layout: Layout) -> int:
-    if len(layout.groups) < 2:
-        return 0
-    size = max(len(group) for group in layout.groups)
-    return sum(size - len(group) for group in layout.groups)
