@@ -119,3 +119,15 @@ def test_only_a_kvplan_error_comes_out_of_a_changed_config(name: str, data: st.D
     except KvplanError as error:
         made = str(error)
     assert made is not None
+
+
+def test_a_key_that_stands_twice_is_refused_since_one_value_would_be_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "hidden_size": 64, "hidden_size": 128}')
+    with pytest.raises(ConfigError, match="'hidden_size' stands twice"):
+        import_config(path)
+
+
+def test_what_is_neither_a_path_nor_an_object_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a path or a parsed object is needed"):
+        import_config(7)  # type: ignore[arg-type]
