@@ -37,12 +37,13 @@ from kvplan.lab.heads import (
 )
 from kvplan.lab.kinds import CACHES, new_cache
 from kvplan.lab.limits import use_one_thread
+from kvplan.lab.limits import use_one_thread
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.parity import Gate, ParityResult, check_parity
 from kvplan.lab.planner import cache_formula, crossovers, ladder, misconceptions, model_like, seventy_billion
 from kvplan.lab.real import CheckpointResult, check_checkpoint
 from kvplan.lab.reference import Uncached, uncached, uncached_generation
-from kvplan.lab.savings import cat_bytes, measure_savings, projections, savings_model
+from kvplan.lab.savings import Projections, cat_bytes, measure_savings, projections, savings_model
 from kvplan.lab.scenarios import RowDifference, Scenario
 from kvplan.lab.shape import Shape
 from kvplan.lab.side_by_side import SideBySide, side_by_side
@@ -64,6 +65,7 @@ __all__ = [
     "Mystery",
     "PagedCache",
     "ParityResult",
+    "Projections",
     "QuantizedCache",
     "RowDifference",
     "Scenario",

@@ -12,9 +12,11 @@ from typing import Any
 import pandas as pd
 
 from kvplan.lab.faults import FAULTS, find_fault
+from kvplan.lab.limits import check_work
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.parity import ParityResult, check_parity
 from kvplan.lab.scenarios import RowDifference
+from kvplan.lab.trial import prepare
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ def check_matrix(
     names = list(FAULTS if faults is None else faults)
     for name in names:
         find_fault(name)
+    trial = prepare(model, prompt, num_new_tokens, None, None)
+    check_work(len(names) * trial.flops, len(names) * trial.kernels)
     rows: list[dict[str, Any]] = []
     for done, name in enumerate(names, 1):
         result = check_parity(model, prompt, num_new_tokens, fault=name)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kvplan.lab.caches import Cache
 from kvplan.lab.kinds import cache_kind, new_cache
-from kvplan.lab.limits import MAX_CONTEXT, token_rows, whole_number
+from kvplan.lab.limits import MAX_CONTEXT, check_work, token_rows, whole_number
 from kvplan.lab.model import TinyDecoder
 
 
@@ -25,6 +25,8 @@ def generate(
     rows = token_rows(ids, model.shape.vocab_size)
     longest = max(map(len, rows))
     whole_number("max_new_tokens", max_new_tokens, 0, MAX_CONTEXT - longest)
+    work = len(rows) * (longest + max_new_tokens)
+    check_work(2 * model.shape.matrix_elements * work, 40 * model.shape.num_layers * max_new_tokens)
     if cache is None or isinstance(cache, str):
         cache = new_cache(cache_kind(cache or "dynamic"), model, len(rows), longest + max_new_tokens)
     if max_new_tokens > 0:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kvplan.errors import InputError
-from kvplan.lab.limits import MAX_HEADS, token_rows, whole_number
+from kvplan.lab.limits import MAX_HEADS, check_work, token_rows, whole_number
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.reference import grouped_heads
 from kvplan.lab.variants import variant
@@ -158,6 +158,7 @@ def train(
 ) -> Trained:
     """Train a copy of `model` on the toy text; on_step is told the fraction done, and may raise to stop."""
     whole_number("steps", steps, 0, MAX_TRAINING_STEPS)
+    check_work(6 * model.shape.matrix_elements * BATCH * CONTEXT * steps, 120 * model.shape.num_layers * steps)
     trained, before = variant(model), held_out_loss(model)
     text, generator = encode(toy_text(400, seed=1)), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(trained.requires_grad_(True).parameters(), lr=LEARNING_RATE)

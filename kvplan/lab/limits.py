@@ -28,6 +28,8 @@ MAX_CACHE_BYTES = 256 * 2**20
 MAX_SCORES = 2**25  # attention scores of one layer in one call: rows x query heads x new tokens x all tokens
 MAX_PARITY_TOKENS = 256  # prompt and generated: the uncached side computes about T² / 2 of them a layer
 MAX_TIMED_TOKENS = 512
+MAX_SECONDS = 30  # of work in one call, as estimated for one slow core: FLOPS a second, and seconds to start a kernel
+FLOPS, KERNEL_SECONDS = 2e10, 2e-5
 
 DTYPES: Mapping[str, torch.dtype] = {
     "float64": torch.float64,
@@ -67,17 +69,17 @@ def whole_number(name: str, value: Any, low: int, high: int) -> int:
 
 def token_rows(prompt: Any, vocab_size: int) -> list[list[int]]:
     """One row or several, as lists of token ids: accepts `[1, 2]`, `[[1, 2], [3]]` and tensors of the same."""
-    rows = prompt.tolist() if isinstance(prompt, torch.Tensor) else prompt
+    rows = prompt.tolist() if hasattr(prompt, "tolist") else prompt
     if not isinstance(rows, Sequence) or isinstance(rows, str) or not rows:
         raise InputError(f"a prompt is a list of token ids, or a list of such rows, not {shorten(prompt)!r}")
-    if not any(isinstance(row, Sequence | torch.Tensor) for row in rows):
+    if not any(isinstance(row, Sequence) or (hasattr(row, "tolist") and row.ndim) for row in rows):
         rows = [rows]
     whole_number("the number of prompt rows", len(rows), 1, MAX_BATCH)
     return [_token_row(row, vocab_size) for row in rows]
 
 
 def _token_row(row: Any, vocab_size: int) -> list[int]:
-    tokens = row.tolist() if isinstance(row, torch.Tensor) else list(row) if isinstance(row, Sequence) else []
+    tokens = row.tolist() if hasattr(row, "tolist") else list(row) if isinstance(row, Sequence) else []
     if not tokens:
         raise InputError("every prompt row needs at least one token")
     whole_number("the length of a prompt row", len(tokens), 1, MAX_CONTEXT)
@@ -140,7 +142,17 @@ def check_call(shape: Shape, ids: Any, cache: Cache | None, lengths: torch.Tenso
         _check_cache(cache, shape, rows, held + new)
     whole_number("the batch size", rows, 1, MAX_BATCH)
     _check_scores(rows * shape.num_attention_heads * new * (held + new))
+    check_work(2 * shape.matrix_elements * rows * new, 0)
     return tokens
+
+
+def check_work(flops: int, kernels: int) -> None:
+    """One call works for at most about `MAX_SECONDS`."""
+    seconds = flops / FLOPS + kernels * KERNEL_SECONDS
+    if seconds > MAX_SECONDS:
+        raise InputError(
+            f"this would take about {seconds:,.0f} s, and the lab stops at {MAX_SECONDS}; take fewer tokens or layers"
+        )
 
 
 def _check_cache(cache: Cache, shape: Shape, rows: int, tokens: int) -> None:

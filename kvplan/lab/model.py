@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from kvplan.lab.caches import Cache
-from kvplan.lab.limits import DTYPES, check_call, check_positions
+from kvplan.lab.limits import DTYPES, MAX_CONTEXT, check_call, check_positions
 from kvplan.lab.random_weights import draw_weights
 from kvplan.lab.shape import Shape
 
@@ -98,12 +98,10 @@ class TinyDecoder(nn.Module):
         return index if lengths is None else index.masked_fill(steps >= lengths[:, None], -1)
 
     def mask(self, index: Tensor, key_index: Tensor) -> Tensor:
-        """True where a query (B, S) may read a key (B, T): not a later one, and inside the window. (B, 1, S, T)"""
+        """True where a query (B, S) may read a key (B, T): not a later one, and inside the window."""
         query, key = index[:, :, None], key_index[:, None, :]  # (B, S, 1), (B, 1, T)
-        visible = (key >= 0) & (key <= query)  # (B, S, T)
-        if self.shape.window is not None:
-            visible = visible & (query - key < self.shape.window)
-        return visible[:, None]
+        window = MAX_CONTEXT if self.shape.window is None else self.shape.window
+        return ((key >= 0) & (key <= query) & (query - key < window))[:, None]  # (B, 1, S, T)
 
     def keys(self, block: Any, x: Tensor, positions: Tensor) -> Tensor:
         return self.rotate(self.split_heads(block.k(x)), positions)  # (B, H_kv, S, D): rotated first, cached then
@@ -117,9 +115,10 @@ class TinyDecoder(nn.Module):
             return x
         half = self.shape.head_dim // 2
         speed = self.shape.rope_theta ** (-torch.arange(half, dtype=torch.float64) / half)  # (D/2,)
-        angle = (positions[:, None, :, None] * speed).repeat(1, 1, 1, 2)  # (B, 1, S, D)
+        angle = positions[:, None, :, None] * speed  # (B, 1, S, D/2)
+        cosine, sine = (part.to(x.dtype).repeat(1, 1, 1, 2) for part in (angle.cos(), angle.sin()))  # (B, 1, S, D)
         turned = torch.cat([-x[..., half:], x[..., :half]], -1)  # (B, heads, S, D)
-        return x * angle.cos().to(x.dtype) + turned * angle.sin().to(x.dtype)
+        return x * cosine + turned * sine
 
     def share_heads(self, kv: Tensor) -> Tensor:
         """Query head i reads KV head i // (H / H_kv): (B, H_kv, T, D) -> (B, H, T, D)."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from kvplan.lab.caches import Cache, DynamicCache, StaticCache
-from kvplan.lab.limits import MAX_TIMED_TOKENS, whole_number
+from kvplan.lab.limits import MAX_TIMED_TOKENS, check_work, whole_number
 from kvplan.lab.model import TinyDecoder
 
 DEFAULT_TOKENS = 192
@@ -87,6 +87,7 @@ def measure_savings(
     """
     model = savings_model() if model is None else model
     count = whole_number("num_tokens", num_tokens, 1, MAX_TIMED_TOKENS)
+    check_work(2 * model.shape.matrix_elements * projections(count).uncached, 120 * model.shape.num_layers * count)
     ids = torch.randint(0, model.shape.vocab_size, (1, count), generator=torch.Generator().manual_seed(0))  # (1, T)
     model(ids[:, : min(count, 16)])
     tell = (lambda fraction: None) if on_step is None else on_step

@@ -88,7 +88,7 @@ class Shape:
         whole_number("seed", self.seed, 0, 2**63 - 1)
         if self.window is not None:
             whole_number("window", self.window, 1, MAX_CONTEXT)
-        whole_number("the number of parameters", self._parameters(), 1, MAX_PARAMETERS)
+        whole_number("the number of parameters", self.matrix_elements, 1, MAX_PARAMETERS)
 
     def _check_heads(self) -> None:
         if self.num_attention_heads % self.num_kv_heads:
@@ -99,8 +99,9 @@ class Shape:
         if self.position == "rope" and self.head_dim % 2:
             raise InputError(f"rotary positions turn pairs, so head_dim must be even, not {self.head_dim}")
 
-    def _parameters(self) -> int:
-        """The matrices' elements, which is all but the norms and biases."""
+    @property
+    def matrix_elements(self) -> int:
+        """Elements of all matrices: the parameters without norms and biases."""
         heads = 2 * self.num_attention_heads + 2 * self.num_kv_heads
         matrices = 2 if self.mlp == "gelu" else 3
         layer = self.hidden * (heads * self.head_dim + matrices * self.mlp_width)

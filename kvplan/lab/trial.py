@@ -9,7 +9,7 @@ from typing import Any
 from kvplan.errors import InputError
 from kvplan.lab.faults import Fault, find_fault
 from kvplan.lab.kinds import cache_kind
-from kvplan.lab.limits import MAX_PARITY_TOKENS, token_rows, whole_number
+from kvplan.lab.limits import MAX_PARITY_TOKENS, check_work, token_rows, whole_number
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.scenarios import Prompt, Scenario, ragged_batch, scenarios
 from kvplan.lab.variants import variant
@@ -31,9 +31,25 @@ class Trial:
     @property
     def capacity(self) -> int:
         """Columns that no scenario outgrows, not even one that forgets to reset and writes one column late."""
-        prompts = [row for scenario in self.scenarios for rows in scenario.generations for row in rows]
         generations = max(len(scenario.generations) for scenario in self.scenarios)
-        return generations * (max(map(len, prompts)) + self.num_new_tokens) + 1
+        return generations * (max(map(len, self._prompts)) + self.num_new_tokens) + 1
+
+    @property
+    def flops(self) -> int:
+        """Of the uncached side, which computes every row again at every step, in two dtypes."""
+        steps = self.num_new_tokens
+        tokens = sum((steps + 1) * len(prompt) + steps * (steps + 1) // 2 for prompt in self._prompts)
+        return 2 * 2 * self.model.shape.matrix_elements * tokens
+
+    @property
+    def kernels(self) -> int:
+        """Matrix products and the like that both sides start, in two dtypes: the uncached side goes head by head."""
+        shape, passes = self.model.shape, (self.num_new_tokens + 1) * len(self._prompts)
+        return 2 * passes * shape.num_layers * (40 + 6 * shape.num_attention_heads)
+
+    @property
+    def _prompts(self) -> set[Prompt]:
+        return {row for scenario in self.scenarios for rows in scenario.generations for row in rows}
 
 
 def prepare(
@@ -56,7 +72,9 @@ def prepare(
     name = _cache_name(cache, found, model)
     drops = "middle" if found is None else found.drops
     plan = scenarios(prompts[0], batch, generations, drops, model.shape.vocab_size)
-    return Trial(model, name, found, num_new_tokens, tuple(plan))
+    trial = Trial(model, name, found, num_new_tokens, tuple(plan))
+    check_work(trial.flops, trial.kernels)
+    return trial
 
 
 def _prompts(prompt: Any, model: TinyDecoder, num_new_tokens: int) -> list[Prompt]:

@@ -2,7 +2,7 @@
 
 1  parity r = largest difference / (eps * largest logit) of correct caches: worst over seeds, positions and head counts
 2  every fault: how often float64 logits catch it, the smallest and largest difference, how often greedy tokens notice
-3  seconds of the page's pieces at their defaults
+3  CPU seconds of the page's pieces at their defaults
 4  lines of each file
 
 One torch thread. The counts repeat on one machine and build; differences and seconds do not.
@@ -76,13 +76,13 @@ def greedy_notices(result: lab.ParityResult) -> bool:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def timings() -> None:
-    print("\n3  seconds")
+    print("\n3  seconds of one core (CPU time, so that other load does not count)")
     model, prompt = lab.TinyDecoder(), [1, 2, 3, 4]
     pieces: dict[str, Callable[[], object]] = {
         "check_parity, float32": lambda: lab.check_parity(model, prompt, 8),

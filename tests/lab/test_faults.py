@@ -73,6 +73,13 @@ def test_the_faults_are_those_of_the_lesson_each_with_its_own_words():
     assert all(fault.goes_wrong and fault.hides_when and fault.found_by for fault in lab.FAULTS.values())
 
 
+def test_each_fault_states_when_float64_sees_it():
+    assert {name for name, fault in lab.FAULTS.items() if fault.in_float64 == "never"} == NEVER_CAUGHT
+    for name, fault in lab.FAULTS.items():
+        assert set(fault.positions) == SHOWS_WITH_POSITIONS.get(name, {"rope", "learned", "none"})
+        assert fault.family in lab.FAMILIES
+
+
 @pytest.mark.parametrize("position", ["rope", "learned", "none"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_left_to_choose_its_setting_shows_itself_unless_it_never_can(name, position):

@@ -1,6 +1,8 @@
+import numpy as np
 import pytest
 import torch
 
+from kvplan import lab
 from kvplan.errors import InputError, KvplanError, UnknownNameError
 from kvplan.lab.caches import DynamicCache, StaticCache
 from kvplan.lab.limits import MAX_LAYERS
@@ -137,3 +139,26 @@ def test_a_call_that_would_hang_the_server_is_refused():
     model = TinyDecoder(num_attention_heads=8, num_kv_heads=2, head_dim=2)
     with pytest.raises(KvplanError, match="attention scores"):
         model(torch.zeros(1, 4096, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda model: lab.check_parity(model, [1] * 100, 156),
+        lambda model: lab.generate(model, [[1, 2, 3]] * 16, 4000),
+        lambda model: lab.measure_savings(model, 512),
+        lambda model: lab.train(model, 400),
+        lambda model: lab.check_matrix(model, [1, 2, 3], 30),
+        lambda model: model(torch.zeros(64, 800, dtype=torch.long)),
+    ],
+)
+def test_work_that_would_take_minutes_is_refused_before_it_starts(work):
+    wide = lab.TinyDecoder(num_layers=1, num_attention_heads=8, num_kv_heads=1, head_dim=128, mlp_size=4096)
+    with pytest.raises(InputError, match="the lab stops at"):
+        work(wide)
+
+
+def test_a_prompt_may_be_an_array():
+    model = TinyDecoder()
+    assert torch.equal(model(np.array([1, 2, 3])), model([1, 2, 3]))
+    assert torch.equal(lab.generate(model, np.array([[1, 2], [3, 4]]), 2), lab.generate(model, [[1, 2], [3, 4]], 2))

@@ -83,13 +83,15 @@ def test_thirty_greedy_tokens_equal_the_uncached_ones(cache):
 
 
 def test_the_quantized_cache_fails_the_logic_gate_and_says_where_its_tokens_part():
-    results = [
-        lab.check_parity(decoder(seed=seed, num_layers=4), [1, 2, 3, 4], 30, cache="quantized") for seed in range(6)
-    ]
-    assert not any(result.passed for result in results)
-    parted = [result.first_divergence for result in results if not result.tokens_equal]
-    assert parted, "in some model thirty tokens are enough to change one"
-    assert all(row.cached_token != row.uncached_token and row.margin < 1 for row in parted)
+    model = decoder(seed=2)
+    for block in model.blocks:
+        block.out.weight *= 5  # attention weighs as much as the tokens themselves
+    result = lab.check_parity(model, [1, 2, 3, 4], 30, cache="quantized")
+    assert not result.passed
+    assert not result.tokens_equal
+    row = result.first_divergence
+    assert row.cached_token != row.uncached_token
+    assert row.margin < 2 * row.max_abs_diff
 
 
 def test_greedy_is_safe_while_the_difference_is_under_half_the_smallest_margin():
