@@ -41,6 +41,7 @@ def show() -> None:
             st.Page(UI / "users.py", title="Users", url_path="users"),
             st.Page(UI / "sweep.py", title="Sweep", url_path="sweep"),
             st.Page(UI / "models.py", title="Models", url_path="models"),
+            st.Page(UI / "lab.py", title="Lab", url_path="lab"),
             st.Page(UI / "define.py", title="Define your own", url_path="define"),
             st.Page(UI / "share.py", title="Share", url_path="share"),
         ],
