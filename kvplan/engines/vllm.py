@@ -43,6 +43,8 @@ PREFIX_CACHED_STATES = (0, 24)
 """From here logs of hybrid models show one more state a request: prefix caching is on for them."""
 HYBRID_MANAGER = (0, 9)
 """From here window layers have groups of their own; before, they were paged like full attention."""
+CHUNK_GROUPS = (0, 14)
+"""About from here chunked attention has groups as well; before, it had to be asked for."""
 DOUBLED_IN_FLIGHT = (0, 26)
 """From here window layers reserve for two batches in flight, since scheduling is asynchronous."""
 
@@ -61,7 +63,7 @@ class VllmOptions:
     prefix_caching    whether states are cached for prefixes; None: as the version does for hybrid models
     async_scheduling  whether two batches are in flight; None: as the version does
     hybrid_manager    False: every window layer is paged like full attention (`--disable-hybrid-kv-cache-manager`);
-                      None: as the version does, which leaves it out for chunked attention
+                      None: as the version does
     state_dtype       `--mamba-ssm-cache-dtype`; None: as the family's config asks
     """
 
@@ -172,7 +174,8 @@ def _has_groups(kinds: set[str], request: Request, options: VllmOptions) -> bool
         return True
     if options.hybrid_manager is not None:
         return options.hybrid_manager
-    return "chunk" not in kinds and parse_version(request.engine_version, NEWEST) >= HYBRID_MANAGER
+    first = CHUNK_GROUPS if "chunk" in kinds else HYBRID_MANAGER
+    return parse_version(request.engine_version, NEWEST) >= first
 
 
 def _placed_specs(request: Request, options: VllmOptions) -> list[tuple[CacheSpec, int]]:

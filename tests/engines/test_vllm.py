@@ -119,8 +119,9 @@ def test_chunks_reserve_a_chunk_and_the_tokens_in_flight() -> None:
     assert found.request_blocks == 4096 + 3 * ((8192 + 4096) // 16)
 
 
-def test_chunks_are_paged_like_full_layers_unless_asked_otherwise() -> None:
+def test_older_versions_page_chunks_like_full_layers_unless_asked_otherwise() -> None:
     made = model((12, FULL), (36, ChunkedAttention(8, 128, chunk=8192)))
+    assert ask(made, GIB, engine_version="0.14").bytes_per_block == 12 * 16 * 4096
     found = ask(made, GIB, max_model_len=65536)
     assert (found.request_blocks, found.bytes_per_block) == (4096, 48 * 16 * 4096)
     assert found.notes == ("window layers are paged like full attention: the hybrid cache manager is off",)

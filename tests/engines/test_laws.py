@@ -1,0 +1,95 @@
+"""What holds for every engine, model and pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvplan.attention import FullAttention, LatentAttention, LayerCache, SlidingAttention
+from kvplan.dtypes import kv_dtype
+from kvplan.engines import ENGINES, EngineCapacity, engine_capacity
+from kvplan.errors import UnknownNameError
+from kvplan.model import Model
+from kvplan.units import GIB
+from tests.engines.test_vllm import STATE, model
+
+BF16 = kv_dtype("bf16")
+KINDS: list[LayerCache] = [FullAttention(8, 128), FullAttention(4, 128), SlidingAttention(8, 128, window=512)]
+POOLED = [name for name in ENGINES if name not in ("llama.cpp", "ollama")]
+
+
+def runs(kinds: list[LayerCache]) -> st.SearchStrategy[list[tuple[int, LayerCache]]]:
+    return st.lists(st.tuples(st.integers(1, 12), st.sampled_from(kinds)), min_size=1, max_size=4)
+
+
+plain_models = runs(KINDS).map(lambda found: model(*found))
+mixed_models = runs([*KINDS[:1], STATE]).map(lambda found: model((1, KINDS[0]), *found))
+latent_models = st.integers(1, 60).map(lambda count: model((count, LatentAttention(512, 64))))
+some_models = st.one_of(plain_models, mixed_models, latent_models)
+pools = st.integers(0, 64 * GIB)
+lengths = st.integers(1, 200_000)
+versions = st.sampled_from(["0.8", "0.11", "0.20", "0.21", "0.24", "0.33"])
+
+
+def ask(made: Model, name: str, pool: int, length: int, **settings: Any) -> EngineCapacity:
+    return engine_capacity(
+        made, engine=name, pool_bytes=pool, max_model_len=length, max_num_batched_tokens=2048, **settings
+    )
+
+
+@given(made=some_models, name=st.sampled_from(POOLED), pool=pools, length=lengths, version=versions)
+def test_blocks_never_take_more_than_the_pool(made: Model, name: str, pool: int, length: int, version: str) -> None:
+    found = ask(made, name, pool, length, engine_version=version)
+    assert 0 <= found.num_blocks * found.bytes_per_block <= pool
+    assert found.tokens >= 0
+
+
+@given(made=some_models, pool=pools, length=lengths, version=versions)
+def test_a_request_reserves_at_least_what_it_holds(made: Model, pool: int, length: int, version: str) -> None:
+    found = ask(made, "vllm", pool, length, engine_version=version)
+    growing = sum(part.bytes(length, BF16) for layer in made.layers for part in layer.cache.cache_parts())
+    assert found.needed_bytes >= growing
+
+
+@given(made=some_models, pool=pools, length=lengths, version=versions)
+def test_tokens_of_vllm_never_exceed_the_pool_over_resident_bytes(
+    made: Model, pool: int, length: int, version: str
+) -> None:
+    found = ask(made, "vllm", pool, length, engine_version=version)
+    growing = sum(part.bytes(length, BF16) for layer in made.layers for part in layer.cache.cache_parts())
+    if version >= "0.21":  # concurrency times length: what requests of that length hold
+        assert found.tokens * growing <= pool * length
+    else:
+        unlimited = sum(
+            part.entry_bytes(BF16)
+            for layer in made.layers
+            for part in layer.cache.cache_parts()
+            if part.max_tokens is None
+        )
+        assert found.tokens * unlimited <= pool
+
+
+@given(made=some_models, name=st.sampled_from(POOLED), pool=st.integers(0, 8 * GIB), more=st.integers(0, GIB))
+def test_a_larger_pool_never_holds_less(made: Model, name: str, pool: int, more: int) -> None:
+    small, large = ask(made, name, pool, 4096), ask(made, name, pool + more, 4096)
+    assert small.tokens <= large.tokens
+    assert small.max_concurrency <= large.max_concurrency
+
+
+@given(made=some_models, pool=st.integers(GIB // 4, 8 * GIB), version=versions)
+def test_the_longest_context_is_admitted_and_the_next_one_is_not(made: Model, pool: int, version: str) -> None:
+    longest = ask(made, "vllm", pool, 4096, engine_version=version).longest_context
+    if not longest:
+        return
+    assert ask(made, "vllm", pool, longest, engine_version=version).admits_one
+    assert not ask(made, "vllm", pool, longest + 1, engine_version=version).admits_one
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_every_engine_has_a_label_and_refuses_options_of_others(name: str) -> None:
+    assert ENGINES[name].label
+    with pytest.raises(UnknownNameError, match=f"no {name} option is called 'no_such_option'"):
+        ask(model((1, KINDS[0])), name, GIB, 4096, no_such_option=1, kv_dtype="fp16")
