@@ -402,7 +402,7 @@ AXES: dict[str, str] = {
     "kv_dtype": "KV cache precision",
     "weight_dtype": "weight precision",
     "num_kv_heads": "KV heads",
-    "tensor_parallel": "GPUs that share every layer",
+    "tensor_parallel": "number of GPUs",
     "gpu": "GPU",
 }
 """Columns that can be an axis of a fit map, with their titles."""

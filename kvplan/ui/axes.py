@@ -66,6 +66,12 @@ def _head_words(scenario: Scenario) -> list[str]:
     return [str(count) for count in kv_head_choices(scenario.model)]
 
 
+def _few_heads(scenario: Scenario) -> list[str]:
+    """MHA, the model's own number, and MQA."""
+    known = _head_words(scenario)
+    return [word for word in known if word in (known[0], str(scenario.model.num_kv_heads), known[-1])]
+
+
 _DOUBLING = "Single values, a range, or doublings: 1k,4k,32k or 1..64 or 1..256*2"
 
 AXES: dict[str, AxisWidget] = {
@@ -89,9 +95,9 @@ AXES: dict[str, AxisWidget] = {
         ),
         _names("weight precision"),
     ),
-    "num_kv_heads": AxisWidget("KV heads", _chosen("KV heads", _head_words, _head_words), _heads),
+    "num_kv_heads": AxisWidget("KV heads", _chosen("KV heads", _head_words, _few_heads), _heads),
     "tensor_parallel": AxisWidget(
-        "GPUs that share every layer", _written("Numbers of GPUs", "1,2,4,8", _DOUBLING), _numbers("the GPUs")
+        "Number of GPUs", _written("Numbers of GPUs", "1,2,4,8", _DOUBLING), _numbers("the GPUs")
     ),
     "gpu": AxisWidget("GPU", _chosen("GPUs", lambda _: gpu_ids(), lambda _: list(POPULAR_GPUS)), _names("GPU")),
 }

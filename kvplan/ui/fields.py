@@ -104,7 +104,15 @@ FIELDS: dict[str, Field] = {
     for field in (
         Field("model", "model", "Model", "A published model, or one of your own.", "llama-3.1-8b", _same, _same),
         Field("gpu", "gpu", "GPU", "The accelerator; its usable memory counts.", "h100-sxm-80gb", _same, _same),
-        Field("tp", "tensor_parallel", "GPUs that share every layer", "Tensor parallelism.", "1", _read_gpus, _text),
+        Field(
+            "tp",
+            "tensor_parallel",
+            "Number of GPUs",
+            "They share every layer (tensor parallelism); pipeline stages are under More settings.",
+            "1",
+            _read_gpus,
+            _text,
+        ),
         Field(
             "ctx",
             "context_length",
@@ -115,7 +123,7 @@ FIELDS: dict[str, Field] = {
             _read_context,
             _context_text,
         ),
-        Field("batch", "batch_size", "Sequences at once", "Held in memory together.", 8, _read_number, _same),
+        Field("batch", "batch_size", "Batch: sequences at once", "Held in memory together.", 8, _read_number, _same),
         Field(
             "kv",
             "kv_dtype",

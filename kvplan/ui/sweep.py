@@ -133,7 +133,9 @@ def _panels(scenario: Scenario, chosen: dict[str, list[Any]], panel: str) -> lis
     if panel == NO_PANELS:
         return [charts.Panel("", axes.sweep_over(scenario, chosen))]
     column = _column(panel)
-    values = axes.ask_values(column, "panel", scenario)[:MAX_PANELS]
+    values = axes.ask_values(column, "panel", scenario)
+    if len(values) > MAX_PANELS:
+        raise InputError(f"{len(values)} maps are asked for; at most {MAX_PANELS} are drawn, so choose fewer")
     return [
         charts.Panel(f"{panel}: {value}", axes.sweep_over(scenario, {**chosen, column: [value]})) for value in values
     ]

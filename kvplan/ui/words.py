@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from kvplan.errors import KvplanError
@@ -51,8 +52,12 @@ def show_numbers(numbers: Iterable[Number]) -> None:
 
 
 def show_chart(figure: Mapping[str, Any], alt: str, key: str) -> None:
-    """A figure as wide as the page, with its text alternative."""
-    st.plotly_chart(dict(figure), width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
+    """A figure as wide as the page, with its text alternative.
+
+    Tests validate every figure; validating again on each change costs more than all else on the page.
+    """
+    drawn = go.Figure(dict(figure), _validate=False)
+    st.plotly_chart(drawn, width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
 
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str | None = None) -> None:

@@ -44,7 +44,7 @@ def test_the_table_beside_names_each_lines_crossover(app):
 
 
 @pytest.mark.parametrize(
-    "axis", ["Weight precision", "KV heads", "Sequences at once", "GPUs that share every layer", "KV cache precision"]
+    "axis", ["Weight precision", "KV heads", "Sequences at once", "Number of GPUs", "KV cache precision"]
 )
 def test_any_axis_can_make_the_lines(app, axis):
     page = asked(app, CROSSOVER)
@@ -56,9 +56,9 @@ def test_any_axis_can_make_the_lines(app, axis):
 
 def test_a_value_that_cannot_be_planned_is_named_and_the_others_stand(app):
     page = asked(app, CROSSOVER)
-    page.set(line="GPUs that share every layer")
+    page.set(line="Number of GPUs")
     page.set(line_tensor_parallel="1,3")
-    assert page.tables()[0]["GPUs that share every layer"].tolist() == ["1"]
+    assert page.tables()[0]["Number of GPUs"].tolist() == ["1"]
     assert any(text.startswith("3:") for text in page.texts())
 
 
@@ -88,6 +88,14 @@ def test_one_map_for_each_precision(app):
     maps = [trace for trace in page.figure("What fits")["data"] if trace["type"] == "heatmap"]
     assert len(maps) == 2
     assert set(page.tables()[0]["kv_dtype"]) == {"bf16", "fp8"}
+
+
+def test_more_maps_than_can_be_drawn_are_refused_in_words(app):
+    page = asked(app, FIT)
+    page.set(panel="KV heads")
+    assert not page.errors()
+    page.set(panel_num_kv_heads=["32", "16", "8", "4", "2"])
+    assert page.errors() == ["This cannot be planned"]
 
 
 def test_two_equal_axes_are_refused_in_words(app):

@@ -16,6 +16,7 @@ PAGES = {
     "/sweep": "Sweep",
     "/models": "Models and GPUs",
     "/define": "Define your own",
+    "/lab": "1 Fill the cache",
     "/share": "Share",
 }
 
