@@ -27,7 +27,7 @@ from kvplan.importer.decoder import CONTEXT_KEYS, Parts
 from kvplan.importer.harmless import why_harmless
 from kvplan.importer.measured_cache import layer_caches
 from kvplan.importer.measured_weights import Weights, weights_of
-from kvplan.model import Layer
+from kvplan.model import Layer, Model
 
 TIME_LIMIT_SECONDS = 60
 START_LIMIT_SECONDS = 60
@@ -65,6 +65,31 @@ def measure_parts(data: Mapping[str, Any], dtype: StorageFormat | None, *, secon
     caches = layer_caches(answer["runs"], text, dtype)
     weights = weights_of(answer["parameters"], facts, caches)
     return Measurement(_parts(text, caches, weights), (*_notes(answer, facts), *weights.notes))
+
+
+def measure_config(
+    data: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    dtype: StorageFormat | None = None,
+    seconds: int = TIME_LIMIT_SECONDS,
+) -> Model:
+    """The `Model` of `data` as measured, unquantized: `measure_parts` with a name. Raises as it does."""
+    found = measure_parts(data, dtype, seconds=seconds)
+    model_type = str(data.get("model_type"))
+    return Model(
+        name=name or model_type,
+        layers=found.parts.layers,
+        weights=found.parts.weights,
+        dtype=dtype,
+        hidden_size=found.parts.hidden_size,
+        num_attention_heads=found.parts.num_attention_heads,
+        vocab_size=found.parts.vocab_size,
+        context_limit=found.parts.context_limit,
+        tied_embeddings=found.parts.tied_embeddings,
+        model_type=model_type,
+        notes=found.notes,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- results
@@ -292,7 +317,7 @@ def _refuse_errors(answer: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         "encoder-decoder": f"{model_type} is an encoder-decoder; decoder language models can be measured",
         "no decoder": f"transformers {version} has no decoder language model of type {model_type}",
         "cross": f"{model_type} has cross-attention ({text}), whose cache text alone does not fill",
-        "architecture": f"architectures names {text}, which transformers {version} does not have",
+        "architecture": f"architectures names {text}, which is no language model of this type in transformers {version}",
         "build": f"transformers {version} cannot build it ({text})",
         "memory": "it takes more memory than a measurement may",
         "slow": f"it takes longer than {text} seconds",

@@ -13,6 +13,7 @@ Only shapes are computed: meta tensors have no values. It judges nothing; what t
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import io
 import json
@@ -158,9 +159,10 @@ def attention_shape(module: Any, query: Any, key: Any, value: Any, *_: Any, **__
     return query.new_empty((batch, tokens, heads, value.shape[-1])), None
 
 
-def experts_shape(module: Any, hidden: Any, top_k_index: Any, *_: Any, **__: Any) -> Any:
+def experts_shape(module: Any, hidden: Any, top_k_index: Any = None, *_: Any, **__: Any) -> Any:
     """Routing depends on data, and meta tensors have none: the experts' result has their input's shape."""
-    module.experts_read = int(top_k_index.shape[-1])
+    if top_k_index is not None and not top_k_index.is_floating_point():
+        module.experts_read = int(top_k_index.shape[-1])
     return hidden
 
 
@@ -173,8 +175,8 @@ def without_mlps(model: Any) -> Iterator[None]:
     """Pass over MLPs, whose result has the shape of their input and which keep nothing."""
     changed = [module for module in model.modules() if re.search(r"(MLP|Mlp|Experts)$", type(module).__name__)]
     for module in changed:
-        if "experts_read" not in vars(module):
-            module.forward = same_shape
+        experts = type(module).__name__.endswith("Experts")
+        module.forward = functools.partial(experts_shape, module) if experts else same_shape
     try:
         yield
     finally:
@@ -223,10 +225,19 @@ def choose(config: dict[str, Any]) -> tuple[Any, Any]:
         raise Refused("encoder", "")
     if not offered:
         raise Refused("no decoder", "")
-    stated = [item for item in config.get("architectures") or [] if isinstance(item, str)]
-    if stated and not hasattr(transformers, stated[0]):
-        raise Refused("architecture", stated[0])
-    return settings, getattr(transformers, next((item for item in stated if item in offered), offered[0]))
+    return settings, getattr(transformers, chosen_class(config, offered))
+
+
+def chosen_class(config: Mapping[str, Any], offered: list[str]) -> str:
+    """The class that architectures names, however it is spelled; the first on offer where the config names none."""
+    stated = next((item for item in config.get("architectures") or [] if isinstance(item, str)), None)
+    if stated is None:
+        return offered[0]
+    spelled = {name.lower().replace("_", ""): name for name in reversed(offered)}
+    found = spelled.get(stated.lower().replace("_", ""))
+    if found is None:
+        raise Refused("architecture", stated)
+    return found
 
 
 def names_of(entry: Any) -> tuple[str, ...]:
@@ -296,8 +307,8 @@ def facts(model: Any, config: dict[str, Any]) -> dict[str, Any]:
     text = model.config.get_text_config(decoder=True)
     names = {id(value): name for name, value in model.named_parameters()}
     return {
-        "embedding": name_of_weight(model.get_input_embeddings(), names),
-        "head": name_of_weight(model.get_output_embeddings(), names),
+        "embedding": name_of_weight(model.get_input_embeddings, names),
+        "head": name_of_weight(model.get_output_embeddings, names),
         "decoder": decoder_path(model),
         "experts_read": {
             name: module.experts_read for name, module in model.named_modules() if "experts_read" in vars(module)
@@ -332,8 +343,12 @@ def plain(value: Any) -> Any:
     return None
 
 
-def name_of_weight(module: Any, names: Mapping[int, str]) -> str | None:
-    return names.get(id(getattr(module, "weight", None)))
+def name_of_weight(get: Callable[[], Any], names: Mapping[int, str]) -> str | None:
+    """The name of the weight of the module that the class says is its embedding or head."""
+    try:
+        return names.get(id(getattr(get(), "weight", None)))
+    except (AttributeError, NotImplementedError):  # some wrappers do not say
+        return None
 
 
 def decoder_path(model: Any) -> str:
@@ -347,8 +362,9 @@ def decoder_path(model: Any) -> str:
 
 def unknown_keys(settings: Any, config: Mapping[str, Any]) -> list[str]:
     """Keys of `config` that its class has no field for."""
-    known = type(settings)()
-    return [key for key in config if key not in UNREAD and not hasattr(known, key)]
+    names = {name for owner in type(settings).__mro__ for name in (*vars(owner), *vars(owner).get("__annotations__", ()))}
+    known = names | set(type(settings).attribute_map)
+    return [key for key in config if key not in UNREAD and key not in known]
 
 
 def defaults(settings: Any, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,7 +402,7 @@ def long_lengths(run: Mapping[str, Any]) -> tuple[int, ...]:
     """Lengths of whole blocks, the shortest above every window."""
     windows = [layer["window"] for layer in run["layers"] if isinstance(layer["window"], int)]
     block = 512 * max(1, -(-max(windows, default=0) // 512))
-    return (block, 2 * block, 3 * block)
+    return (block, 2 * block)
 
 
 def attempt(model: Any, run: Callable[..., dict[str, Any]], *settings: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ number of tokens than the model read, rows that follow no law of length: each is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -269,4 +270,6 @@ class _Kinds:
         return RecurrentState(state.rows, state.width, own, conv.rows, conv.width, self._storage(conv))
 
     def _storage(self, item: Held) -> StorageFormat | None:
-        return _OWN_STORAGE.get(item.dtype, self.dtype)
+        """State keeps the dtype of the model; other tensors of fixed size are keys and values and follow the plan."""
+        follows_model = re.search(r"state|conv|linear|recurrent", item.name)
+        return _OWN_STORAGE.get(item.dtype, self.dtype if follows_model else None)

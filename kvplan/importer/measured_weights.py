@@ -266,12 +266,18 @@ class _Reader:
             return _group(parameter, "embedding", rows, columns, "rows")
         if name == self.facts.get("head") or re.search(r"(?:^|\.)(?:lm_head|embed_out|output_projection)\.(?:weight|bias)$", name):  # fmt: skip
             return _group(parameter, "lm_head", rows, columns, "rows")
-        tower = next((tower for tower, pattern in _TOWERS if pattern.search(name)), None)
+        tower = _tower(name)
         if tower is not None:
             return replace(_group(parameter, tower, rows, columns, "copied"), tower=tower)
         named = next((named for pattern, named in _NAMES if pattern.search(name)), Named("other", "copied"))
         role = {"norm": "final_norm", "position_embedding": "position_embedding"}.get(named.role, "other")
         return _group(parameter, role, rows, columns, "copied")
+
+
+def _tower(name: str) -> str | None:
+    """The tower whose word comes first in the path."""
+    found = {tower: match.start() for tower, pattern in _TOWERS if (match := pattern.search(name))}
+    return min(found, key=lambda tower: found[tower], default=None)
 
 
 def _active(active: int | None, experts: int) -> int | None:

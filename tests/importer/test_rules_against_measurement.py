@@ -1,0 +1,87 @@
+"""Rules against measurement: two readers that share no code agree to the unit wherever both can read a config.
+
+The variations are those of the families' own tests, so a family that joins there joins here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kvplan.errors import UnsupportedConfigError
+from kvplan.importer import import_config
+from kvplan.importer.measure import close_workers, measure_config
+from kvplan.model import Model
+from tests.importer import (
+    test_deepseek,
+    test_gemma,
+    test_gpt,
+    test_hybrid,
+    test_llama,
+    test_mamba,
+    test_moe,
+    test_qwen,
+)
+from tests.importer.conftest import vary
+
+pytest.importorskip("transformers")
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    model_type: options
+    for module in (test_llama, test_qwen, test_gemma, test_gpt, test_moe, test_deepseek, test_hybrid, test_mamba)
+    for model_type, options in module.FAMILIES.items()
+}
+
+CONTEXTS = (0, 128, 1_024, 131_072)
+"""Multiples of every block of the compressed caches, below and above the windows."""
+
+WITHOUT_ATTENTION = "seem to only contain LinearAttention layers"
+UNMEASURED: dict[tuple[str, int], str] = {
+    (name, seed): WITHOUT_ATTENTION
+    for name, seed in (("qwen3_next", 1), ("qwen3_5_text", 1), ("qwen3_5_moe_text", 1), ("kimi_linear", 1))
+}
+"""Variations that rules count and that the class itself cannot run, with the reason that the user is given."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Iterator[None]:
+    yield
+    close_workers()
+
+
+def figures(model: Model) -> dict[str, Any]:
+    """Everything that a plan reads of a model on one GPU."""
+    return {
+        "params": model.num_params,
+        "active": model.num_active_params,
+        "tied": model.tied_embeddings,
+        "layers": model.num_layers,
+        "kv_heads": model.num_kv_heads,
+        "weight_bytes": [model.weight_bytes(dtype) for dtype in ("bf16", "fp32")],
+        "cache_bytes": [model.cache_bytes(tokens) for tokens in CONTEXTS],
+        "cache_fp32": model.cache_bytes(1_024, kv_dtype="fp32"),
+    }
+
+
+def both(model_type: str, seed: int) -> tuple[Model, Model]:
+    """Variation `seed` of the family, by its rule and as measured."""
+    config = vary({"model_type": [model_type], "torch_dtype": ["bfloat16"]} | FAMILIES[model_type], seed)
+    rule = import_config(config)
+    return rule, measure_config(config, dtype=rule.dtype)
+
+
+VARIATIONS = [(name, seed) for name in FAMILIES for seed in range(2)]
+
+
+@pytest.mark.parametrize(("model_type", "seed"), [case for case in VARIATIONS if case not in UNMEASURED])
+def test_a_rule_and_a_measurement_agree_to_the_unit(model_type: str, seed: int) -> None:
+    rule, measured = both(model_type, seed)
+    assert figures(measured) == figures(rule)
+
+
+@pytest.mark.parametrize(("model_type", "seed"), UNMEASURED)
+def test_a_model_that_its_class_cannot_run_is_refused_with_the_reason(model_type: str, seed: int) -> None:
+    with pytest.raises(UnsupportedConfigError, match=UNMEASURED[model_type, seed]):
+        both(model_type, seed)
