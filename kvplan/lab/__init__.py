@@ -37,7 +37,6 @@ from kvplan.lab.heads import (
 )
 from kvplan.lab.kinds import CACHES, new_cache
 from kvplan.lab.limits import use_one_thread
-from kvplan.lab.limits import use_one_thread
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.parity import Gate, ParityResult, check_parity
 from kvplan.lab.planner import cache_formula, crossovers, ladder, misconceptions, model_like, seventy_billion
