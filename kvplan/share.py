@@ -2,23 +2,47 @@
 
 Version 1 of a link is `?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb&ctx=32768&batch=8&kv=fp8&...`; a key that is
 missing means version 1's own default, for ever.
+
+A model or GPU that every kvplan ships is named by its id, with a fingerprint of its figures (`mfp`, `gfp`, `dfp`),
+so that one that changed since says so. Any other travels inside the link (`model_file`, `gpu_file`, `draft_file`):
+the table of its preset file as JSON, packed by zlib, in base64url.
+
+`from_link` is strict: whatever is wrong is a LinkError. `open_link` opens what it can and says what it could not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from kvplan.errors import InputError, KvplanError, LinkError, UnknownNameError, shorten
-from kvplan.hardware import Gpu
-from kvplan.model import Model
+from kvplan.errors import InputError, KvplanError, LinkError, PresetError, quoted, shorten
+from kvplan.library import (
+    GPU,
+    MAX_PRESET_BYTES,
+    MODEL,
+    Kind,
+    canonical_text,
+    is_in_library,
+    is_shipped,
+    kind_from_table,
+    stored_fingerprint,
+    what_changed,
+)
+from kvplan.names import preset_id
 from kvplan.plan import Scenario
-from kvplan.presets import load_gpu, load_model
 from kvplan.units import parse_bytes, parse_count
 
 VERSION = 1
 MAX_LINK_CHARACTERS = 8_000
+MAX_KEYS = 100
+MAX_COMPARED = 4
 
 
 class LinkField(NamedTuple):
@@ -76,74 +100,367 @@ FIELDS: tuple[LinkField, ...] = (
 """Every field of version 1, in the order of a link. Frozen: later versions add, they never change these."""
 
 
-def to_link(scenario: Scenario) -> str:
-    """The query string of `scenario`, from `?` on.
+class LinkThing(NamedTuple):
+    """A model or GPU in a link.
 
-    Raises LinkError where its model or GPU is not a preset, since a link names them by id.
+    setting    the keyword of `Scenario`
+    key        the key of its id
+    print_key  the key of its fingerprint, where the id says all
+    file_key   the key of its preset file, where it travels inside the link
+    noun       the word for it
+    kind       what kind of preset it is
+    required   whether there is no scenario without it
     """
-    return "?" + urlencode(to_fields(scenario))
+
+    setting: str
+    key: str
+    print_key: str
+    file_key: str
+    noun: str
+    kind: Kind
+    required: bool
+
+
+THINGS: tuple[LinkThing, ...] = (
+    LinkThing("model", "model", "mfp", "model_file", "model", MODEL, True),
+    LinkThing("gpu", "gpu", "gfp", "gpu_file", "GPU", GPU, True),
+    LinkThing("draft_model", "draft", "dfp", "draft_file", "draft model", MODEL, False),
+)
+_THING_KEYS = frozenset(thing.key for thing in THINGS)
+_SETTING_FIELDS = tuple(field for field in FIELDS if field.key not in _THING_KEYS)
+
+LINK_KEYS: frozenset[str] = frozenset(
+    {"v"} | {field.key for field in FIELDS} | {key for thing in THINGS for key in (thing.print_key, thing.file_key)}
+)
+"""Every key that a link of one scenario may have."""
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+def to_link(scenario: Scenario) -> str:
+    """The query string of `scenario`, from `?` on, of at most MAX_LINK_CHARACTERS.
+
+    Raises LinkError where a model or GPU of the user's own is too large to travel inside it.
+    """
+    return _query(to_fields(scenario))
 
 
 def to_fields(scenario: Scenario) -> dict[str, str]:
-    """The keys and values of the link of `scenario`."""
-    _require_preset("model", scenario.model, load_model)
-    _require_preset("GPU", scenario.gpu, load_gpu)
-    if scenario.draft_model is not None:
-        _require_preset("draft model", scenario.draft_model, load_model)
+    """The keys and values of the link of `scenario`. Raises LinkError."""
     values = {field.key: _written(getattr(scenario, field.setting)) for field in FIELDS}
-    return {"v": str(VERSION), **values}
+    extra: dict[str, str] = {}
+    for thing in THINGS:
+        found = getattr(scenario, thing.setting)
+        if found is not None:
+            values[thing.key] = _sound_id(found.id)
+            extra |= _named_or_carried(thing, found)
+    return {"v": str(VERSION), **values, **extra}
 
 
-def _require_preset(kind: str, thing: Model | Gpu, load: Callable[[str], object]) -> None:
-    """A link carries an id, so the thing must be exactly what its id loads: no file of one's own, no changed copy."""
-    try:
-        is_preset = load(thing.id) == thing
-    except UnknownNameError:
-        is_preset = False
-    if not is_preset:
-        raise LinkError(f"the {kind} {thing.name} is not a preset, so a link cannot name it")
+def _query(fields: Mapping[str, str]) -> str:
+    text = "?" + urlencode(fields)
+    if len(text) > MAX_LINK_CHARACTERS:
+        carried = " and ".join(thing.noun for thing in THINGS if any(_is_key(key, thing.file_key) for key in fields))
+        raise LinkError(
+            f"the link would have {len(text):,} characters and at most {MAX_LINK_CHARACTERS:,} are read: send the "
+            f"{carried or 'scenario'} as a preset file instead"
+        )
+    return text
+
+
+def _is_key(key: str, name: str) -> bool:
+    return key.rpartition(".")[2] == name
 
 
 def _written(value: object) -> str:
-    return "" if value is None else str(getattr(value, "id", value))
+    return "" if value is None else str(value)
+
+
+def _sound_id(name: str) -> str:
+    try:
+        return preset_id(name)
+    except InputError:
+        return ""
+
+
+def _named_or_carried(thing: LinkThing, found: Any) -> dict[str, str]:
+    if is_shipped(found):
+        return {thing.print_key: stored_fingerprint(thing.kind, found.id)}
+    return {thing.file_key: _packed(thing, found)}
+
+
+def _packed(thing: LinkThing, found: Any) -> str:
+    """The preset file of `found`, packed; read back once, so that no link is made that does not open."""
+    try:
+        text = canonical_text(thing.kind.to_table(found))
+        packed = base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+        if _unpacked(thing, packed, found.id) == found:
+            return packed
+        reason = "it would not read back as it is"
+    except (KvplanError, TypeError, ValueError) as error:
+        reason = shorten(error, 200)
+    raise LinkError(f"the {thing.noun} {shorten(found.name)} cannot travel in a link: {reason}")
+
+
+def _unpacked(thing: LinkThing, packed: str, name: str) -> Any:
+    """The model or GPU in the value of a file key. Raises LinkError or PresetError."""
+    table = _json_table(_inflated(packed))
+    return kind_from_table(thing.kind, table, f"the {thing.noun} inside it", name)
+
+
+def _inflated(packed: str) -> bytes:
+    """At most MAX_PRESET_BYTES are ever unpacked."""
+    try:
+        data = base64.b64decode(packed + "=" * (-len(packed) % 4), altchars=b"-_", validate=True)
+        unpacker = zlib.decompressobj()
+        found = unpacker.decompress(data, MAX_PRESET_BYTES + 1)
+    except (binascii.Error, ValueError, zlib.error):
+        raise LinkError("it is damaged") from None
+    if len(found) > MAX_PRESET_BYTES:
+        raise LinkError(f"it unpacks to over {MAX_PRESET_BYTES:,} bytes, too many for a preset")
+    if not unpacker.eof or unpacker.unused_data:
+        raise LinkError("it is cut short or damaged")
+    return found
+
+
+def _json_table(data: bytes) -> dict[str, Any]:
+    try:
+        table = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise LinkError("it is not JSON") from None
+    if not isinstance(table, dict):
+        raise LinkError("it is not the table of a preset")
+    return table
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(word)
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class OpenedLink:
+    """What a link opened, and what it did not.
+
+    scenario  None where there is none without what could not be read
+    troubles  a sentence for each thing that was not used or is not as it was
+    carried   settings ("model", "gpu", "draft_model") whose thing came inside the link and is not in the library
+    """
+
+    scenario: Scenario | None
+    troubles: tuple[str, ...] = ()
+    carried: frozenset[str] = frozenset()
+
+    @property
+    def sentence(self) -> str:
+        """All troubles as one sentence, or ""."""
+        more = len(self.troubles) - 3
+        return "; ".join(self.troubles[:3]) + (f"; and {more} more" if more > 0 else "")
 
 
 def from_link(text: str) -> Scenario:
-    """The scenario that a link (a whole address, or what follows its `?`) describes. Raises LinkError."""
-    if len(text) > MAX_LINK_CHARACTERS:
-        raise LinkError(f"the link has {len(text):,} characters; at most {MAX_LINK_CHARACTERS:,} are read")
-    query = (text.partition("?")[2] if "?" in text else text).partition("#")[0].strip()
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=100)
-    except ValueError:
-        raise LinkError("the link has too many fields to be one of kvplan's") from None
-    given = dict(pairs)
-    if len(given) < len(pairs):
-        raise LinkError("the link has a key twice; each may stand there once")
-    return from_fields(given)
+    """The scenario that a link (a whole address, or what follows its `?`) describes.
+
+    Raises LinkError where anything in it cannot be used, and where a preset that it names has changed since.
+    """
+    return _strict(open_link(text))
 
 
 def from_fields(given: Mapping[str, str]) -> Scenario:
     """The scenario that a link's keys and values describe. Raises LinkError with the key at fault."""
-    if given.get("v") != str(VERSION):
-        raise LinkError(f"the link's version is {shorten(given.get('v', 'missing'))}; this kvplan reads v={VERSION}")
-    unknown = set(given) - {field.key for field in FIELDS} - {"v"}
-    if unknown:
-        raise LinkError(f"the link has the unknown key {shorten(min(unknown))!r}")
-    values = {field.setting: _read(field, given) for field in FIELDS}
-    for name in ("model", "gpu"):
-        if not values[name]:
-            raise LinkError(f"the link names no {name}")
-    try:
-        return Scenario(**values)
-    except KvplanError as error:
-        raise LinkError(f"the link cannot be planned: {error}") from None
+    return _strict(open_fields(given))
 
 
-def _read(field: LinkField, given: Mapping[str, str]) -> Any:
-    if field.key not in given:
-        return field.default
-    try:
-        return field.read(given[field.key])
-    except KvplanError as error:
-        raise LinkError(f"the link's {field.key}: {error}") from None
+def _strict(opened: OpenedLink) -> Scenario:
+    if opened.troubles or opened.scenario is None:
+        raise LinkError(opened.troubles[0])
+    return opened.scenario
+
+
+def open_link(text: str, fallback: Scenario | None = None) -> OpenedLink:
+    """What of a link can be opened: damaged parts mean version 1's defaults, each with a trouble.
+
+    fallback  its model and GPU stand in for those of a link that cannot be read; without it there is no scenario
+    """
+    given, troubles = _keys_of(text)
+    return _and(open_fields(given, fallback), troubles)
+
+
+def _and(opened: OpenedLink, troubles: Sequence[str]) -> OpenedLink:
+    return OpenedLink(opened.scenario, (*troubles, *opened.troubles), opened.carried)
+
+
+def _keys_of(text: str) -> tuple[dict[str, str], list[str]]:
+    """The keys and values of a link, and what is wrong with it as a whole."""
+    if len(text) > 2 * MAX_LINK_CHARACTERS:  # a link itself, and an address before it
+        return {}, [f"the link has {len(text):,} characters; at most {MAX_LINK_CHARACTERS:,} are read"]
+    query = (text.partition("?")[2] if "?" in text else text).partition("#")[0].strip()
+    if len(query) >= MAX_LINK_CHARACTERS:
+        return {}, [f"the link has {len(query):,} characters; at most {MAX_LINK_CHARACTERS:,} are read"]
+    try:  # a mail or a chat may have written & as &amp;
+        pairs = parse_qsl(query.replace("&amp;", "&"), keep_blank_values=True, max_num_fields=MAX_COMPARED * MAX_KEYS)
+    except ValueError:
+        return {}, ["the link has too many keys to be one of kvplan's"]
+    given: dict[str, str] = {}
+    twice = {key for key, value in pairs if given.setdefault(key, value) != value}
+    return given, [f"the link has the key {shorten(key)!r} twice; the first stands" for key in sorted(twice)[:1]]
+
+
+def open_fields(given: Mapping[str, str], fallback: Scenario | None = None) -> OpenedLink:
+    """What of a link's keys and values can be opened; see `open_link`."""
+    reader = _Reader(given)
+    reader.check_keys()
+    things = {thing.setting: reader.thing(thing, fallback) for thing in THINGS}
+    settings = {field.setting: reader.setting(field) for field in _SETTING_FIELDS}
+    scenario = None
+    if all(things[thing.setting] is not None for thing in THINGS if thing.required):
+        scenario = reader.scenario(things, settings)
+    return OpenedLink(scenario, tuple(reader.troubles), frozenset(reader.carried))
+
+
+class _Reader:
+    """Reads one link; what it cannot use becomes a trouble, and it goes on."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = given
+        self.troubles: list[str] = []
+        self.carried: set[str] = set()
+
+    def check_keys(self) -> None:
+        """The version, and keys that no version has."""
+        if (found := self.given.get("v")) != str(VERSION):
+            stated = "missing" if found is None else shorten(found)
+            self.troubles.append(f"the link's version is {stated}; this kvplan reads v={VERSION}")
+        unknown = set(self.given) - LINK_KEYS
+        others = {key[0] for key in unknown if _OTHER_KEY.fullmatch(key)}
+        if others:
+            self.troubles.append(f"the link compares {len(others) + 1} scenarios; the first stands")
+        if left := sorted(key for key in unknown if not _OTHER_KEY.fullmatch(key)):
+            self.troubles.append(f"the link has the unknown key {shorten(left[0])!r}")
+
+    def setting(self, field: LinkField) -> Any:
+        """The value of one key, or version 1's default."""
+        if field.key not in self.given:
+            return field.default
+        try:
+            return field.read(self.given[field.key])
+        except KvplanError as error:
+            self.troubles.append(f"the link's {field.key}: {error}")
+            return field.default
+
+    def thing(self, thing: LinkThing, fallback: Scenario | None) -> Any:
+        """A model or GPU, from inside the link or by its id; else the fallback's, where one is needed."""
+        name, packed = self.given.get(thing.key, ""), self.given.get(thing.file_key, "")
+        found = self._carried(thing, packed, name) if packed else self._named(thing, name) if name else None
+        if found is not None or not thing.required:
+            return found
+        if not name and not packed:
+            self.troubles.append(f"the link names no {thing.noun}")
+        if fallback is None:
+            return None
+        found = getattr(fallback, thing.setting)
+        self.troubles[-1] += f" ({found.name} stands in)"
+        return found
+
+    def _carried(self, thing: LinkThing, packed: str, name: str) -> Any:
+        try:
+            found = _unpacked(thing, packed, preset_id(name) if name else "")
+        except (LinkError, PresetError, InputError) as error:
+            self.troubles.append(f"the link's {thing.noun} cannot be read: {error}")
+            return None
+        if is_in_library(found):
+            return thing.kind.load(found.id)
+        self.carried.add(thing.setting)
+        return found
+
+    def _named(self, thing: LinkThing, name: str) -> Any:
+        try:
+            found = thing.kind.load(name)
+            now = stored_fingerprint(thing.kind, name)
+        except KvplanError as error:
+            self.troubles.append(f"the link's {thing.noun} cannot be used: {error}")
+            return None
+        stated = self.given.get(thing.print_key, "") or now
+        if not re.fullmatch("[0-9a-f]{8}", stated):
+            self.troubles.append(f"the link's {thing.print_key} is {quoted(stated)}; 8 hex digits are needed")
+        elif stated != now:
+            changes = what_changed(found, stated)
+            self.troubles.append(f"the {thing.noun} {found.name} has changed since the link was made: {changes}")
+        return found
+
+    def scenario(self, things: Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario | None:
+        """The scenario with every setting; else with those that can be planned together, in the order of a link."""
+        try:
+            return Scenario(**things, **settings)
+        except KvplanError:
+            return self._as_much_as_possible(things, settings)
+
+    def _as_much_as_possible(self, things: Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario | None:
+        defaults = {field.setting: field.default for field in _SETTING_FIELDS}
+        draft = {"draft_model": things["draft_model"]}
+        try:
+            scenario = Scenario(things["model"], things["gpu"], **defaults)
+        except KvplanError as error:
+            self.troubles.append(f"the link cannot be planned: {error}")
+            return None
+        for field in FIELDS:
+            if field.setting in settings or field.setting in draft:
+                scenario = self._with(scenario, field, {**settings, **draft}[field.setting])
+        return scenario
+
+    def _with(self, scenario: Scenario, field: LinkField, value: Any) -> Scenario:
+        try:
+            return scenario.with_changes(**{field.setting: value})
+        except KvplanError as error:
+            self.troubles.append(f"the link's {field.key} cannot be planned: {error}")
+            self.carried.discard(field.setting)
+            return scenario
+
+
+# ------------------------------------------------------------------------------------------------------- comparison
+
+_LETTERS = "abcd"[:MAX_COMPARED]
+_OTHER_KEY = re.compile(rf"[{_LETTERS[1:]}]\.\w+")
+
+
+def to_comparison_link(scenarios: Sequence[Scenario]) -> str:
+    """The link that puts up to MAX_COMPARED scenarios side by side: the first is written as in a link of its own,
+    the others with `b.`, `c.` and `d.` before each key. Raises LinkError.
+    """
+    if not 2 <= len(scenarios) <= MAX_COMPARED:
+        raise LinkError(f"{len(scenarios)} scenarios are given; a comparison has 2 to {MAX_COMPARED}")
+    fields = to_fields(scenarios[0])
+    for letter, scenario in zip(_LETTERS[1:], scenarios[1:], strict=False):
+        fields |= {f"{letter}.{key}": text for key, text in to_fields(scenario).items()}
+    return _query(fields)
+
+
+def from_comparison_link(text: str) -> tuple[Scenario, ...]:
+    """The scenarios of a comparison. Raises LinkError where anything in it cannot be used."""
+    return tuple(_strict(opened) for opened in open_comparison(text))
+
+
+def open_comparison(text: str, fallback: Scenario | None = None) -> tuple[OpenedLink, ...]:
+    """What can be opened of each scenario of a comparison, the first first; a link of one scenario gives one."""
+    given, troubles = _keys_of(text)
+    first, *others = open_comparison_fields(given, fallback)
+    return (_and(first, troubles), *others)
+
+
+def open_comparison_fields(given: Mapping[str, str], fallback: Scenario | None = None) -> tuple[OpenedLink, ...]:
+    """`open_comparison` of a link's keys and values."""
+    groups = [{key: text for key, text in given.items() if not _OTHER_KEY.fullmatch(key)}]
+    groups += [_of_letter(given, letter) for letter in _LETTERS[1:]]
+    return tuple(open_fields(group, fallback) for index, group in enumerate(groups) if group or index == 0)
+
+
+def _of_letter(given: Mapping[str, str], letter: str) -> dict[str, str]:
+    return {key[2:]: text for key, text in given.items() if key.startswith(f"{letter}.") and _OTHER_KEY.fullmatch(key)}
+
+
+def comparison_keys() -> Iterable[str]:
+    """Every key that a comparison may have, for pages that keep other keys in the address."""
+    return [*LINK_KEYS, *(f"{letter}.{key}" for letter in _LETTERS[1:] for key in LINK_KEYS)]

@@ -15,8 +15,8 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 LAYERS = [
     "errors", "names", "units", "dtypes", "attention", "model", "blocks", "define", "hardware", "presets", "engines",
-    "plan", "sweep", "fleet", "suggest", "importer", "lab", "explain", "charts", "lab_charts", "share", "report",
-    "cli", "__main__", "ui",
+    "plan", "sweep", "fleet", "suggest", "importer", "lab", "explain", "charts", "lab_charts", "library",
+    "check", "schema", "share", "report", "cli", "__main__", "ui",
 ]  # fmt: skip
 """Modules and packages of kvplan; one may import those that stand before it, and its own parts."""
 

@@ -1,0 +1,157 @@
+"""What is wrong in a folder of presets, with file and line: for `python -m kvplan presets check` and for reviews."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvplan.errors import KvplanError, PresetError, UnknownNameError
+from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, Preset, file_id, kind_from_table, scenario_of
+from kvplan.presets import read_toml
+
+
+class Problem(NamedTuple):
+    """Something wrong: the file inside the folder, its line from 1, and a sentence."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+def check_directory(path: Path | str) -> list[Problem]:
+    """Everything that is wrong with the presets in the folders models, gpus and scenarios of `path`.
+
+    A scenario must be plannable with the models and GPUs of the same folder. Raises PresetError where `path` is
+    no folder or holds none of the three.
+    """
+    root = Path(path)
+    if not any((root / kind.folder).is_dir() for kind in KINDS.values()):
+        raise PresetError(f"{root} has no folder models, gpus or scenarios")
+    check = _Check(root)
+    for kind in KINDS.values():
+        for file in sorted((root / kind.folder).glob("*.toml")):
+            check.file(kind, file)
+    return [*_stray(root), *check.problems]
+
+
+def _stray(root: Path) -> Iterator[Problem]:
+    folders = {kind.folder for kind in KINDS.values()}
+    for file in sorted(root.rglob("*.toml")):
+        inside = file.relative_to(root)
+        if len(inside.parts) != 2 or inside.parts[0] not in folders:
+            yield Problem(str(inside), 1, "stands outside models/, gpus/ and scenarios/, so no kvplan reads it")
+
+
+class _Check:
+    """Reads one folder, models and GPUs first, and keeps what it found for the scenarios."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.problems: list[Problem] = []
+        self.found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
+
+    def file(self, kind: Kind, file: Path) -> None:
+        """Check one file and note what is wrong with it."""
+        try:
+            preset = self._read(kind, file)
+        except KvplanError as error:
+            self.problems.append(_problem(self.root, file, str(error)))
+        else:
+            self.found[kind.name][preset.id] = preset
+
+    def _read(self, kind: Kind, file: Path) -> Preset:
+        name = file_id(file.name)
+        preset: Preset = kind_from_table(kind, read_toml(file), file.name, name)
+        if kind is SCENARIO:
+            scenario_of(preset, self._finder(MODEL), self._finder(GPU))  # type: ignore[arg-type]
+        return preset
+
+    def _finder(self, kind: Kind) -> Callable[[str], Any]:
+        def find(name: str) -> Any:
+            known = self.found[kind.name]
+            if name not in known:
+                raise UnknownNameError(kind.name, name, known)
+            return known[name]
+
+        return find
+
+
+def _problem(root: Path, file: Path, message: str) -> Problem:
+    text = message.removeprefix(f"{file.name}: ").removeprefix(f"{file.name} ")
+    return Problem(str(file.relative_to(root)), line_of(file, text), text)
+
+
+# ----------------------------------------------------------------------------------------------------------- lines
+
+_STEP = r"([^.\[\]\s]+)|\[(\d+)\]"
+
+
+def line_of(file: Path, message: str) -> int:
+    """The line that a message about `file` means: the one it states, else that of the key it names, else the first."""
+    stated = re.search(r"\(at line (\d+)", message)
+    if stated is not None:
+        return int(stated[1])
+    try:
+        table, text = read_toml(file), file.read_text(encoding="utf-8")
+    except (KvplanError, OSError):
+        return 1
+    return text.count("\n", 0, _position(text, _steps(message, table))) + 1
+
+
+def _steps(message: str, table: Mapping[str, Any]) -> list[str | int]:
+    """The path that a message starts with, such as layer.full.weights[3].rows; or the first key that it mentions."""
+    first = message.split(" ", 1)[0]
+    steps: list[str | int] = [key or int(index) for key, index in re.findall(_STEP, first)]
+    if not steps or steps[0] not in table:
+        steps = next(([word] for word in re.findall(r"[\w-]+", message) if word in table), [])
+    unknown = re.search(r"unknown key '([^']+)'", message)
+    return [*steps, unknown[1]] if unknown and unknown[1] not in steps else steps
+
+
+def _position(text: str, steps: list[str | int]) -> int:
+    """Where the value of a path stands in a TOML text, as far as it can be followed."""
+    position, rest = _after_header(text, steps)
+    for step in rest:
+        found = _item_start(text, position, step) if isinstance(step, int) else _key_start(text, position, step)
+        if found is None:
+            break
+        position = found
+    return position
+
+
+def _after_header(text: str, steps: list[str | int]) -> tuple[int, list[str | int]]:
+    """The longest start of the path that is a [header], and the steps that are left."""
+    names = [step for step in steps if isinstance(step, str)]
+    for count in range(len(names), 0, -1):
+        header = r"\s*\.\s*".join(rf'"?{re.escape(name)}"?' for name in names[:count])
+        found = re.search(rf"(?m)^[ \t]*\[\s*({header})\s*\]", text)
+        if found is not None:
+            return found.start(1), steps[count:]
+    return 0, steps
+
+
+def _key_start(text: str, position: int, key: str) -> int | None:
+    found = re.compile(rf'(?<![\w.-])"?{re.escape(key)}"?\s*=').search(text, position)
+    return None if found is None else found.start()
+
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'|#[^\n]*|[\[{\]},]')
+
+
+def _item_start(text: str, position: int, index: int) -> int | None:
+    """The start of item `index` of the list that opens after `position`."""
+    depth, commas = 0, 0
+    for token in _TOKEN.finditer(text, position):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        commas += token[0] == "," and depth == 1
+        if depth == 0 and token[0] == "]":
+            return None
+        if depth >= 1 and commas == index:
+            space = re.compile(r"[\s\[,]*").match(text, token.start())
+            return space.end() if space else token.start()
+    return None

@@ -1,0 +1,635 @@
+"""The server's library of presets, as people change it: read, save, list, check, and move as one zip.
+
+Whatever comes from outside passes `read_preset` or `preset_from_table`, which bound its size, its depth and the
+work that it can cause. A save is one rename: a reader sees the old file or the new one, whole. It never replaces
+a file that the person has not seen, and the version before stays beside it as `<id>.toml.1`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kvplan.errors import InputError, KvplanError, PresetError, quoted, shorten
+from kvplan.hardware import Gpu
+from kvplan.model import Model
+from kvplan.names import preset_id
+from kvplan.plan import Scenario
+from kvplan.presets import (
+    SCHEMA,
+    SHIPPED,
+    ScenarioPreset,
+    dump_toml,
+    gpu_from_table,
+    gpu_to_table,
+    list_gpus,
+    list_models,
+    list_scenarios,
+    load_gpu,
+    load_model,
+    load_scenario,
+    model_from_table,
+    model_to_table,
+    parse_toml,
+    presets_dir,
+    read_toml,
+    scenario_from_table,
+)
+
+Preset = Model | Gpu | ScenarioPreset
+Table = Mapping[str, Any]
+
+MAX_PRESET_BYTES = 64 * 2**10
+"""The most that one preset from outside may have; the largest published one has 8 KiB."""
+
+MAX_DEPTH = 8
+"""Tables inside tables; a layer of combined caches has 5."""
+
+MAX_KEY_PARTS = 8
+"""Parts of a dotted key; reading one takes time by the square of its parts."""
+
+MAX_LAYER_WEIGHTS = 100_000
+"""Runs of layers times weights of the largest layer: what every sum over a model goes through."""
+
+
+class Kind(NamedTuple):
+    """One kind of preset.
+
+    name        the word for it, which messages use
+    folder      where its files stand in a library
+    mark        a key that every file of this kind has, and no other
+    made        its class
+    names       ids in the library
+    load        id -> preset
+    from_table, to_table   preset <-> the table of its file
+    """
+
+    name: str
+    folder: str
+    mark: str
+    made: type
+    names: Callable[[], tuple[str, ...]]
+    load: Callable[[str], Any]
+    from_table: Callable[[Table, str, str], Any]
+    to_table: Callable[[Any], dict[str, Any]]
+
+
+def scenario_to_table(preset: ScenarioPreset) -> dict[str, Any]:
+    """A scenario preset as the table of its file; settings that are None are left out, since TOML has no null."""
+    settings = {key: value for key, value in preset.fields.items() if value is not None}
+    table = {"schema": SCHEMA, "name": preset.name, "lesson": preset.lesson, "source": preset.source}
+    return {key: value for key, value in table.items() if value != ""} | {"lesson": preset.lesson, "fields": settings}
+
+
+MODEL = Kind("model", "models", "layers", Model, list_models, load_model, model_from_table, model_to_table)
+GPU = Kind("GPU", "gpus", "usable_bytes", Gpu, list_gpus, load_gpu, gpu_from_table, gpu_to_table)
+SCENARIO = Kind(
+    "scenario", "scenarios", "fields", ScenarioPreset, list_scenarios, load_scenario, scenario_from_table,
+    scenario_to_table,
+)  # fmt: skip
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (MODEL, GPU, SCENARIO)}
+"""Every kind of preset by its name."""
+
+_BY_CLASS = {kind.made: kind for kind in KINDS.values()}
+_BY_FOLDER = {kind.folder: kind for kind in KINDS.values()}
+
+
+def kind_of(preset: Preset) -> Kind:
+    """The kind of `preset`."""
+    return _BY_CLASS[type(preset)]
+
+
+# ------------------------------------------------------------------------------------------- what comes from outside
+
+
+def read_preset(data: bytes, file: str) -> Preset:
+    """The preset in an uploaded file; its kind follows from its keys, its id from the file's name.
+
+    Raises PresetError or InputError, with the file and the field.
+    """
+    return preset_from_table(_parsed(data, file), file, file_id(file))
+
+
+def _parsed(data: bytes, file: str) -> dict[str, Any]:
+    name = shorten(file)
+    if len(data) > MAX_PRESET_BYTES:
+        raise PresetError(f"{name} has {len(data):,} bytes; a preset has at most {MAX_PRESET_BYTES:,}")
+    _require_short_keys(data, name)
+    return parse_toml(data, name)
+
+
+# Each alternative matches even where its end is missing, so that no text makes the search start over and over.
+_STRING_OR_COMMENT = r'"""(?s:.*?)(?:"""|\Z)|\'\'\'(?s:.*?)(?:\'\'\'|\Z)|"(?:\\.|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*+'
+_LONG_KEY = rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}"
+
+
+def _require_short_keys(data: bytes, file: str) -> None:
+    bare = re.sub(_STRING_OR_COMMENT, "s", data.decode("utf-8", "replace"))
+    if re.search(_LONG_KEY, bare):
+        raise PresetError(f"{file} has a key of over {MAX_KEY_PARTS} parts with dots between; no preset has one")
+
+
+def file_id(file: str) -> str:
+    """The id that a file's name stands for. Raises InputError."""
+    name = re.split(r"[/\\]", file)[-1]
+    return preset_id(name.removesuffix(".toml"), "the file's name")
+
+
+def preset_from_table(table: Table, where: str, name: str) -> Preset:
+    """The preset that `table` describes, of whichever kind, with the id `name` ("" for none).
+
+    Raises PresetError with the field.
+    """
+    found = [kind for kind in KINDS.values() if kind.mark in table]
+    if len(found) != 1:
+        marks = ", ".join(f"{kind.mark} ({kind.name})" for kind in KINDS.values())
+        raise PresetError(f"{where} is no preset: exactly one of the keys {marks} must stand in it")
+    preset: Preset = kind_from_table(found[0], table, where, name)
+    return preset
+
+
+def kind_from_table(kind: Kind, table: Table, where: str, name: str) -> Any:
+    """The preset of one kind that `table` describes. Raises PresetError with the field."""
+    _require_shallow(table, where)
+    _require_light(table, where)
+    made = kind.from_table(table, where, name)
+    if kind is SCENARIO:
+        _require_settings(made, where)
+    return made
+
+
+def _require_shallow(table: Table, where: str) -> None:
+    level: list[Any] = [table]
+    for _ in range(MAX_DEPTH):
+        groups = [value.values() if isinstance(value, Mapping) else value for value in level]
+        level = [item for group in groups for item in group if isinstance(item, Mapping | list)]
+        if not level:
+            return
+    raise PresetError(f"{where} has tables and lists over {MAX_DEPTH} deep; no preset has")
+
+
+def _require_light(table: Table, where: str) -> None:
+    """What a model asks of every sum is bounded before it is built; wrong types are left to the reader."""
+    runs, layers = table.get("layers"), table.get("layer")
+    if isinstance(runs, list) and isinstance(layers, Mapping):
+        sizes = [len(w) for layer in layers.values() if isinstance(layer, Mapping) for w in _weights_of(layer)]
+        if len(runs) * max(sizes, default=1) > MAX_LAYER_WEIGHTS:
+            raise PresetError(f"{where} has too many layers with too many weights each to be planned")
+
+
+def _weights_of(layer: Table) -> list[list[Any]]:
+    weights = layer.get("weights")
+    return [weights] if isinstance(weights, list) else []
+
+
+_SETTINGS = {item.name for item in fields(Scenario)}
+
+
+def _require_settings(preset: ScenarioPreset, where: str) -> None:
+    for name in ("model", "gpu"):
+        if not isinstance(preset.fields.get(name), str):
+            raise PresetError(f"{where}: fields lacks {name!r}, the id of a preset")
+    for key, value in preset.fields.items():
+        if key not in _SETTINGS:
+            raise PresetError(f"{where}: fields.{shorten(key)} is no setting; there is {', '.join(sorted(_SETTINGS))}")
+        if not isinstance(value, str | int | float):
+            raise PresetError(f"{where}: fields.{key} is {quoted(value)}; a number or text is needed")
+
+
+# ------------------------------------------------------------------------------------------------------- scenarios
+
+
+def scenario_of(
+    preset: ScenarioPreset, find_model: Callable[[str], Model] = load_model, find_gpu: Callable[[str], Gpu] = load_gpu
+) -> Scenario:
+    """The scenario that a preset stands for. Raises KvplanError where it cannot be planned."""
+    _require_settings(preset, preset.id or "the scenario")
+    settings = dict(preset.fields)
+    model, gpu = find_model(settings.pop("model")), find_gpu(settings.pop("gpu"))
+    if "draft_model" in settings:
+        settings["draft_model"] = find_model(settings["draft_model"])
+    return Scenario(model, gpu, **settings)
+
+
+def scenario_preset(scenario: Scenario, name: str, lesson: str, new_id: str, source: str = "") -> ScenarioPreset:
+    """`scenario` as a preset. Its model, GPU and draft must be presets of the library, since it names them by id."""
+    settings = {item.name: getattr(scenario, item.name) for item in fields(Scenario)}
+    for key, kind in (("model", MODEL), ("gpu", GPU), ("draft_model", MODEL)):
+        if settings[key] is not None:
+            settings[key] = _id_in_library(kind, settings[key])
+    given = {key: value for key, value in settings.items() if value is not None}
+    return ScenarioPreset(name, lesson, given, source, preset_id(new_id))
+
+
+def _id_in_library(kind: Kind, thing: Model | Gpu) -> str:
+    if not is_in_library(thing):
+        raise InputError(f"the {kind.name} {shorten(thing.name)} is not in the library; save it there first")
+    return thing.id
+
+
+def is_in_library(thing: Model | Gpu) -> bool:
+    """Whether the library's preset of that id is exactly this."""
+    kind = kind_of(thing)
+    try:
+        return bool(kind.load(thing.id) == thing)
+    except KvplanError:
+        return False
+
+
+def is_shipped(thing: Model | Gpu) -> bool:
+    """Whether this is exactly a preset that every kvplan has, so that its id says all, here and elsewhere."""
+    if not is_in_library(thing):
+        return False
+    here, path = file_of(kind_of(thing), thing.id), SHIPPED / kind_of(thing).folder / f"{thing.id}.toml"
+    return here == path or (path.is_file() and bool(_shipped(path, path.stat().st_mtime_ns) == thing))
+
+
+@lru_cache(maxsize=1024)
+def _shipped(path: Path, _changed_ns: int) -> Any:
+    return _BY_FOLDER[path.parent.name].from_table(read_toml(path), path.name, path.stem)
+
+
+# ---------------------------------------------------------------------------------------------------- fingerprints
+
+_WORDS_ONLY = frozenset({"id", "name", "source", "sources", "notes", "usable_basis", "confidence", "prices"})
+"""Fields that no plan is computed from."""
+
+FINGERPRINT_PARTS: dict[str, tuple[str, str]] = {
+    MODEL.name: ("what its layers keep", "its weights or other figures"),
+    GPU.name: ("its usable memory", "its bandwidth or other figures"),
+}
+"""What the first and the last four digits of a fingerprint stand for."""
+
+
+def fingerprint(thing: Model | Gpu) -> str:
+    """Eight hex digits of the figures that plans come from: four of each of FINGERPRINT_PARTS.
+
+    They are digests of canonical text, so they are the same in every process and version. Names, sources, notes
+    and prices do not count.
+    """
+    kind = kind_of(thing)
+    table = {key: value for key, value in kind.to_table(thing).items() if key not in _WORDS_ONLY}
+    main, rest = (_gpu_parts if kind is GPU else _model_parts)(table)
+    return _digits(main) + _digits(rest)
+
+
+def stored_fingerprint(kind: Kind, name: str) -> str:
+    """The fingerprint of a preset of the library; computed once for each state of its file. Raises KvplanError."""
+    kind.load(name)  # which says what is wrong, where something is
+    path = file_of(kind, name)
+    return _stored_fingerprint(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _stored_fingerprint(path: Path, _changed_ns: int) -> str:
+    return fingerprint(_BY_FOLDER[path.parent.name].load(path.stem))
+
+
+def _gpu_parts(table: dict[str, Any]) -> tuple[Any, Any]:
+    return table.pop("usable_bytes"), table
+
+
+def _model_parts(table: dict[str, Any]) -> tuple[Any, Any]:
+    layers = {name: dict(layer) for name, layer in table.pop("layer").items()}
+    caches = {name: layer.pop("cache") for name, layer in layers.items()}
+    return [table["layers"], caches], [table, layers]
+
+
+def _digits(value: object) -> str:
+    return hashlib.sha256(canonical_text(value).encode()).hexdigest()[:4]
+
+
+def canonical_text(value: object) -> str:
+    """One text for one value: sorted keys, no spaces, shortest floats."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def what_changed(thing: Model | Gpu, stated: str) -> str:
+    """In words, how a thing of the fingerprint `stated` differs from `thing` as it is now.
+
+    Where the library has kept that version, field by field; else which half of the fingerprint differs.
+    """
+    kind, now = kind_of(thing), fingerprint(thing)
+    before = load_previous(kind, thing.id)
+    if before is not None and fingerprint(before) == stated:
+        return "; ".join(changed_fields(before, thing))
+    parts = FINGERPRINT_PARTS[kind.name]
+    halves = zip(parts, (stated[:4], stated[4:]), (now[:4], now[4:]), strict=True)
+    return " and ".join(words for words, then, here in halves if then != here) + " changed"
+
+
+def changed_fields(before: Preset, after: Preset) -> tuple[str, ...]:
+    """What differs between two presets of a kind, a field each: `usable_bytes was 1, is 2`."""
+    old, new = (kind_of(thing).to_table(thing) for thing in (before, after))
+    keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
+    return tuple(_change_words(key, old.get(key, "not given"), new.get(key, "not given")) for key in keys)
+
+
+def _change_words(key: str, old: object, new: object) -> str:
+    if isinstance(old, list | Mapping) or isinstance(new, list | Mapping):
+        return f"{key} changed"
+    return f"{key} was {shorten(old, 40)}, is {shorten(new, 40)}"
+
+
+# ----------------------------------------------------------------------------------------------------------- saving
+
+
+def is_read_only() -> bool:
+    """Whether this server saves nothing (KVPLAN_READ_ONLY=1)."""
+    return os.environ.get("KVPLAN_READ_ONLY", "") not in ("", "0")
+
+
+def file_of(kind: Kind, name: str) -> Path:
+    """Where the preset called `name` stands, or would stand. Raises InputError."""
+    return presets_dir() / kind.folder / f"{preset_id(name)}.toml"
+
+
+def version(kind: Kind, name: str) -> str | None:
+    """A mark of the file as it stands now, to be given to `save` again; None where there is none."""
+    return _mark(_bytes_or_none(file_of(kind, name)))
+
+
+def _mark(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()[:16]
+
+
+def _bytes_or_none(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PresetError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def file_text(preset: Preset) -> str:
+    """The text of a preset's file, read back once, so that no file is written that cannot be read.
+
+    Raises PresetError or InputError.
+    """
+    kind, text = kind_of(preset), _dumped(preset)
+    name = f"{preset.id or kind.name}.toml"
+    if kind_from_table(kind, _parsed(text.encode(), name), name, preset.id) != preset:
+        raise PresetError(f"{name} would not read back as it is; it is not written")
+    return text
+
+
+def _dumped(preset: Preset) -> str:
+    try:
+        return dump_toml(kind_of(preset).to_table(preset))
+    except (TypeError, ValueError):
+        raise PresetError(f"the {kind_of(preset).name} {quoted(preset.name)} has a value no file can hold") from None
+
+
+def save(preset: Preset, seen: str | None = None) -> Path:
+    """Save into the library under `preset.id`. Returns the path.
+
+    seen  `version(kind, id)` of the file that this one replaces, from when the person opened it; None: a new file
+
+    Raises InputError where a file stands there that the person has not seen, or PresetError.
+    """
+    if is_read_only():
+        raise PresetError("this server's library is read-only (KVPLAN_READ_ONLY=1); download the file instead")
+    kind = kind_of(preset)
+    path = file_of(kind, preset.id)
+    if kind is SCENARIO:
+        scenario_of(preset)  # type: ignore[arg-type]
+    text = file_text(preset)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.parent):
+            _replace(path, text.encode(), seen)
+    except OSError as error:
+        raise PresetError(f"{path.name} cannot be saved: {error.strerror}") from None
+    return path
+
+
+def _replace(path: Path, data: bytes, seen: str | None) -> None:
+    before = _bytes_or_none(path)
+    _require_seen(path.stem, before, seen)
+    for leftover in path.parent.glob(".*.tmp"):  # of a save that died; the lock says that no other is on its way
+        leftover.unlink()
+    if before is not None:
+        _write_whole(previous_file(path), before)
+    _write_whole(path, data)
+
+
+def _require_seen(name: str, before: bytes | None, seen: str | None) -> None:
+    if before is not None and seen is None:
+        raise InputError(f"{name} exists already; choose another id, or open it and save it from there")
+    if _mark(before) != seen:
+        raise InputError(f"{name} was changed by someone else in the meantime; open it again to see what it says now")
+
+
+def previous_file(path: Path) -> Path:
+    """Where the version before the one in `path` is kept."""
+    return path.with_name(path.name + ".1")
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Put `data` in place in one step; it is on the disk before its name is."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with part.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time; the system frees the lock of a process that dies."""
+    import fcntl  # here and not above: not on every system, and reading needs no lock
+
+    with (folder / ".lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def load_previous(kind: Kind, name: str) -> Any | None:
+    """The version before the one in the library, or None where none is kept or none can be read."""
+    try:
+        path = previous_file(file_of(kind, name))
+        return kind.from_table(read_toml(path), path.name, name) if path.is_file() else None
+    except KvplanError:
+        return None
+
+
+def duplicate(kind: Kind, name: str, new_id: str, new_name: str | None = None) -> Path:
+    """Save a copy of a preset under another id, and under another name where one is given."""
+    preset = kind.load(name)
+    return save(replace(preset, id=preset_id(new_id), name=preset.name if new_name is None else new_name))
+
+
+# ---------------------------------------------------------------------------------------------------------- listing
+
+
+class Entry(NamedTuple):
+    """One file of the library, for a table.
+
+    trouble       why it cannot be read, or ""
+    has_previous  a version before it is kept
+    """
+
+    kind: str
+    id: str
+    name: str
+    source: str
+    trouble: str
+    has_previous: bool
+
+
+def entries(kind: Kind) -> tuple[Entry, ...]:
+    """Every preset of a kind, broken ones included."""
+    return tuple(_entry(kind, name) for name in kind.names())
+
+
+def _entry(kind: Kind, name: str) -> Entry:
+    kept = previous_file(presets_dir() / kind.folder / f"{name}.toml").is_file()
+    try:
+        preset = kind.load(name)
+    except KvplanError as error:
+        return Entry(kind.name, name, "", "", str(error), kept)
+    return Entry(kind.name, name, preset.name, _source(preset), "", kept)
+
+
+def _source(preset: Any) -> str:
+    return str(getattr(preset, "source", "") or "; ".join(getattr(preset, "sources", ())))
+
+
+# -------------------------------------------------------------------------------------------------------------- zips
+
+MAX_ZIP_BYTES = 4 * 2**20
+MAX_ZIP_FILES = 1000
+MAX_ZIP_TOTAL = 2 * 2**20
+"""Bytes of all files of a zip together, unpacked."""
+
+MAX_ZIP_RATIO = 100
+"""Unpacked bytes for each packed one; preset files reach about 10."""
+
+MAX_ZIP_TROUBLES = 10
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+_PLAIN_METHODS = (0, 8)  # stored, deflated
+
+
+class ZipContents(NamedTuple):
+    """What a zip holds: presets, and a sentence for each file that is not one."""
+
+    presets: tuple[Preset, ...]
+    troubles: tuple[str, ...]
+
+
+def export_zip(presets: Iterable[Preset]) -> bytes:
+    """The presets as a zip of folders, such as models/llama-3.1-8b.toml; the same presets give the same bytes."""
+    import io
+    import zipfile
+
+    files = {f"{kind_of(item).folder}/{preset_id(item.id)}.toml": file_text(item) for item in presets}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, _ZIP_DATE)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            packed.writestr(info, files[name])
+    return out.getvalue()
+
+
+def read_zip(data: bytes) -> ZipContents:
+    """The presets in an uploaded zip; nothing is written anywhere.
+
+    A file that is not a preset makes a trouble and the others are read. The zip as a whole is refused where it
+    is no zip, is too large packed or unpacked, or names files outside itself. Raises PresetError.
+    """
+    import io
+    import zipfile
+
+    if len(data) > MAX_ZIP_BYTES:
+        raise PresetError(f"the zip has {len(data):,} bytes; at most {MAX_ZIP_BYTES:,} are read")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            members = [item for item in _checked_members(packed.infolist()) if not item.is_dir()]
+            return _contents(packed, members)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
+        raise PresetError(f"the upload is not a sound zip: {shorten(error)}") from None
+
+
+def _checked_members(members: list[Any]) -> list[Any]:
+    if len(members) > MAX_ZIP_FILES:
+        raise PresetError(f"the zip has {len(members):,} files; at most {MAX_ZIP_FILES:,} are read")
+    for item in members:
+        _require_safe_member(item)
+    names = [item.filename for item in members]
+    if len(set(names)) < len(names):
+        raise PresetError("the zip has a file twice")
+    if (total := sum(item.file_size for item in members)) > MAX_ZIP_TOTAL:
+        raise PresetError(f"the zip unpacks to {total:,} bytes; at most {MAX_ZIP_TOTAL:,} are read")
+    return members
+
+
+def _require_safe_member(item: Any) -> None:
+    name, where = item.orig_filename, f"the zip's {quoted(item.orig_filename)}"
+    if re.match(r"[/\\]|[A-Za-z]:", name) or ".." in re.split(r"[/\\]", name) or not name.isprintable():
+        raise PresetError(f"{where} names a place outside the zip")
+    if item.external_attr >> 28 not in (0, 4, 8):  # the file type in the upper bits of a Unix mode
+        raise PresetError(f"{where} is a link or a device; only files and folders are read")
+    if item.flag_bits & 1 or item.compress_type not in _PLAIN_METHODS:
+        raise PresetError(f"{where} is encrypted or packed in an unusual way")
+    if item.file_size > MAX_ZIP_RATIO * max(item.compress_size, 1) + 1000:
+        raise PresetError(f"{where} unpacks to over {MAX_ZIP_RATIO} times its size; no preset does")
+
+
+def _contents(packed: Any, members: list[Any]) -> ZipContents:
+    found: dict[tuple[str, str], Preset] = {}
+    troubles: list[str] = []
+    for item in members:
+        try:
+            preset = _read_member(packed, item)
+        except KvplanError as error:
+            troubles.append(str(error))
+        else:
+            found[kind_of(preset).name, preset.id] = preset
+        if len(troubles) >= MAX_ZIP_TROUBLES:
+            troubles.append("the rest of the zip was not read")
+            break
+    return ZipContents(tuple(found.values()), tuple(troubles))
+
+
+def _read_member(packed: Any, item: Any) -> Preset:
+    if not item.filename.endswith(".toml"):
+        raise PresetError(f"{quoted(item.filename)} is not a .toml file and was left out")
+    if item.file_size > MAX_PRESET_BYTES:
+        raise PresetError(f"{quoted(item.filename)} has over {MAX_PRESET_BYTES:,} bytes, too many for a preset")
+    with packed.open(item) as file:
+        return read_preset(file.read(MAX_PRESET_BYTES + 1), item.filename)
+
+
+class Saved(NamedTuple):
+    """What `save_all` did: the files written, and a sentence for each preset that was not."""
+
+    paths: tuple[Path, ...]
+    troubles: tuple[str, ...]
+
+
+def save_all(presets: Iterable[Preset]) -> Saved:
+    """Save presets that are new, models and GPUs before the scenarios that name them; what exists stays as it is."""
+    paths, troubles = [], []
+    for preset in sorted(presets, key=lambda item: list(KINDS).index(kind_of(item).name)):
+        try:
+            paths.append(save(preset))
+        except KvplanError as error:
+            troubles.append(f"{kind_of(preset).name} {shorten(preset.id)}: {error}")
+    return Saved(tuple(paths), tuple(troubles))
