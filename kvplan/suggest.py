@@ -82,9 +82,7 @@ def _changed(scenario: Scenario, name: str, values: Iterable[object]) -> Iterato
 
 def _cache_dtype(now: MemoryPlan) -> Suggestion | None:
     choices = KV_CHOICES.get(now.scenario.engine, KV_CHOICES[None])
-    scenarios = _changed(now.scenario, "kv_dtype", choices)
-    narrower = [s for s in scenarios if plan(s).cache_bytes < now.cache_bytes]
-    widest_first = sorted(narrower, key=lambda s: -plan(s).cache_bytes)
+    widest_first = sorted(_changed(now.scenario, "kv_dtype", choices), key=lambda s: -plan(s).cache_bytes)
     return _first_that_fits("kv_dtype", ((s, f"Store the cache as {s.kv_dtype}") for s in widest_first))
 
 
@@ -116,8 +114,7 @@ def _tensor_parallel(now: MemoryPlan) -> Suggestion | None:
 
 def _weights(now: MemoryPlan) -> Suggestion | None:
     scenarios = _changed(now.scenario, "weight_dtype", WEIGHT_CHOICES)
-    narrower = [s for s in scenarios if plan(s).weight_bytes < now.weight_bytes]
-    widest_first = sorted(narrower, key=lambda s: -plan(s).weight_bytes)
+    widest_first = sorted(scenarios, key=lambda s: -plan(s).weight_bytes)
     return _first_that_fits("weight_dtype", ((s, f"Use weights stored as {s.weight_dtype}") for s in widest_first))
 
 

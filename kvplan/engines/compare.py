@@ -189,8 +189,7 @@ def _token_line(
     printed: int, answers: list[EngineCapacity], figures: LogFigures, model: Model, settings: Mapping[str, Any]
 ) -> Line:
     planned = answers[1].tokens
-    slack = answers[1].block_size * settings.get("context_parallel", 1)
-    agrees = answers[0].tokens - slack <= printed <= answers[2].tokens + slack
+    agrees = answers[0].tokens <= printed <= answers[2].tokens
     reason = "" if agrees else _token_reason(printed, figures, model, settings)
     return Line("cache size", printed, planned, "tokens", agrees, reason)
 
@@ -221,7 +220,7 @@ def _token_reason(printed: int, figures: LogFigures, model: Model, settings: Map
             )
         except KvplanError:
             continue  # this change is not one that the model or the engine has
-        if low.tokens - low.block_size <= printed <= high.tokens + high.block_size:
+        if low.tokens <= printed <= high.tokens:
             return f"{reason}: that gives the printed figure"
     return "another model than the one compared, or a rank with less memory than the one whose pool is printed"
 

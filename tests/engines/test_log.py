@@ -215,6 +215,18 @@ def test_another_model_is_named_as_the_reason() -> None:
     assert line.reason.startswith("another model than the one compared")
 
 
+def test_parts_that_do_not_add_up_to_the_pool_are_explained() -> None:
+    label, llama = "pool from the log's own parts", published("meta-llama/Llama-3.2-3B-Instruct")
+    whole = by_label(compare(read_log(V0), llama))[label]
+    assert whole.agrees  # 0.79 x 39.56 - 6.25 - 0.09 - 1.49 = 23.42 of 23.46
+    held = by_label(compare(read_log(V0.replace("KV Cache is 23.46", "KV Cache is 19.46")), llama))[label]
+    assert (held.agrees, held.reason) == (False, "memory held by others")
+    graphs = (
+        V0.replace("KV Cache is 23.46", "KV Cache is 21.46") + "vLLM Graph capturing finished in 9 secs, took 2.00 GiB"
+    )
+    assert "CUDA graphs are taken out" in by_label(compare(read_log(graphs), llama))[label].reason
+
+
 def test_text_that_is_no_log_cannot_be_compared() -> None:
     with pytest.raises(InputError, match="nothing to compare"):
         compare(read_log("hello"), published("microsoft/phi-4"))

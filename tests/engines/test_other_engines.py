@@ -33,6 +33,7 @@ def test_a_dynamic_cache_holds_every_column_and_windows_one_less() -> None:
     mixed = model((2, FULL), (3, WINDOW))
     assert dynamic_bytes(mixed, 500) == 5 * 500 * 4096
     assert dynamic_bytes(mixed, 4096) == (2 * 4096 + 3 * 1023) * 4096
+    assert dynamic_bytes(mixed, 1024) == (2 * 1024 + 3 * 1023) * 4096
     assert static_bytes(mixed, 4096) == (2 * 4096 + 3 * 1024) * 4096
 
 

@@ -92,6 +92,12 @@ def test_windows_and_full_layers_share_block_ids_in_groups_of_the_smaller_count(
     assert "6 groups of layers share one pool" in found.notes[0]
 
 
+def test_a_window_reserves_its_tokens_but_the_newest_and_those_in_flight() -> None:
+    made = model((5, FULL), (5, SlidingAttention(8, 128, window=1025)))
+    found = ask(made, GIB, max_model_len=8192, max_num_batched_tokens=2048)
+    assert found.request_blocks == 512 + (1024 + 2048) // 16 + 1
+
+
 def test_groups_of_nearly_equal_kinds_are_filled_up_to_the_larger() -> None:
     found = ask(model((13, FULL), (12, WINDOW)), GIB, max_num_batched_tokens=2048)
     assert found.bytes_per_block == 13 * 16 * 4096

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kvplan.engines import EngineCapacity, engine_capacity
+from kvplan.engines.capacity import checked_request
+from kvplan.engines.vllm_packed import packed_layout
 from kvplan.errors import InputError
 from kvplan.units import GIB
 from tests.engines.log_cases import published
@@ -56,6 +58,15 @@ def test_the_third_is_as_wide_as_its_widest_group() -> None:
     found = ask(PRO, engine_version="0.27").bytes_per_block
     assert found == 30 * (MAIN + INDEX) + 31 * SMALL
     assert found - 30 * (INDEX - 8 * 576) == 1_315_008
+
+
+def test_pages_of_the_compressors_hold_float32_values_and_scores() -> None:
+    request = checked_request(published(FLASH), GIB, "fp8", 1, 1, None, 4096, None, 1, None)
+    dense = [{page.page_bytes for page in group} for group in packed_layout(request, 0, (0, 27)).groups]
+    state = 57 * 576  # 4 tokens of 2 x 2 x 512 values, or 8 of 2 x 512, in multiples of 576
+    assert dense == [{MAIN, INDEX, SMALL}, {MAIN}, {MAIN}, {state, INDEX}, {state}]
+    padded = [{page.page_bytes for page in group} for group in packed_layout(request, 0, (0, 22)).groups]
+    assert padded == [{MAIN, INDEX, SMALL}, {MAIN}, {MAIN}, {MAIN, INDEX}, {MAIN}]
 
 
 def test_draft_layers_have_a_window_only() -> None:
