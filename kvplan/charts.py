@@ -148,7 +148,8 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
     if p.free_bytes > 0:
         traces.append(_bar("Free", p.free_bytes, unit, FREE_FILL, outline=GREEN))
     gpu = p.scenario.gpu
-    reach = max(p.total_bytes, p.capacity_bytes, gpu.label_bytes or 0)
+    whisker = p.weight_bytes + p.cache_bytes + p.runtime.high_bytes
+    reach = max(p.total_bytes, p.capacity_bytes, gpu.label_bytes or 0, whisker)
     return {
         "data": traces,
         "layout": _layout(

@@ -117,16 +117,17 @@ def compare_models() -> None:
     here = st.session_state["model"]
     others = [name for name in model_ids() if name != here]
     more = st.multiselect("The sidebar's model beside", others, key="compare", max_selections=MAX_BESIDE, bind=BIND)
+    kv = st.session_state["kv"]
+    words.show_beside({name: model_facts(find_model(name), kv) for name in [here, *more]}, "beside")
     for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
         with place:
-            show_model(name)
+            show_model(name, kv)
 
 
-def show_model(name: str) -> None:
-    """One model from the top down: numbers, layers in order, what each run of layers keeps, notes, source."""
-    model, kv = find_model(name), st.session_state["kv"]
+def show_model(name: str, kv: str) -> None:
+    """One model layer by layer: the layers in order, what each run of them keeps, notes, source."""
+    model = find_model(name)
     st.text(model.name)
-    words.show_facts(model_facts(model, kv), ("what", "value"))
     words.show_chart(charts.layer_strip(layer_strip(model)), "Layers in order, by kind", f"strip_{name}")
     st.dataframe(
         pd.DataFrame(layer_rows(model, kv), columns=["layers", "kind", "keeps of a sequence"]), hide_index=True
@@ -200,6 +201,7 @@ def browse_gpus() -> None:
     here = st.session_state["gpu"]
     others = [name for name in gpu_ids() if name != here]
     more = st.multiselect("The sidebar's GPU beside", others, key="compare_gpus", max_selections=MAX_BESIDE, bind=BIND)
+    words.show_beside({name: gpu_facts(find_gpu(name)) for name in [here, *more]}, "beside")
     for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
         with place:
             show_gpu(find_gpu(name))
@@ -207,7 +209,6 @@ def browse_gpus() -> None:
 
 def show_gpu(gpu: Gpu) -> None:
     st.text(gpu.name)
-    words.show_facts(gpu_facts(gpu), ("what", "value"))
     for price in gpu.prices:
         what = "rent, an hour" if price.kind == "rent" else "to buy"
         st.text(f"${price.usd:,.2f} {what}, {price.date}: {price.source}")

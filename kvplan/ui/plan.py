@@ -40,12 +40,18 @@ def show_answer(p: MemoryPlan) -> None:
 
 def show_memory(p: MemoryPlan) -> None:
     words.show_chart(charts.memory_bar(p, unit()), "Memory of one GPU: weights, KV cache, overhead and free", "memory")
-    if p.runtime.is_estimate:
-        st.caption(
-            f"The overhead is an estimate: typically {format_bytes(p.runtime.typical_bytes)}, "
-            f"{format_bytes(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source}). "
-            "Give your own figure under More settings."
-        )
+    st.caption(f"Blue segments are the weights, by role.{overhead_words(p)}")
+
+
+def overhead_words(p: MemoryPlan) -> str:
+    """Where the overhead comes from and how far it may reach; nothing where the visitor gave it."""
+    if not p.runtime.is_estimate:
+        return ""
+    return (
+        f" The overhead is an estimate: typically {format_bytes(p.runtime.typical_bytes)}, "
+        f"{format_bytes(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source}). "
+        "Give your own figure under More settings."
+    )
 
 
 def show_limits(p: MemoryPlan) -> None:
@@ -122,7 +128,7 @@ def answers(scenario: Scenario, change: str, settings: dict[str, object]) -> lis
 def gpus_words(p: MemoryPlan) -> str:
     here = p.scenario
     stages = f" in {here.pipeline_parallel} stages" if here.pipeline_parallel > 1 else ""
-    return f"{here.num_gpus} GPU{'s' * (here.num_gpus != 1)}{stages}"
+    return f"{words.counted(here.num_gpus, 'GPU')}{stages}"
 
 
 def show_curve(p: MemoryPlan) -> None:

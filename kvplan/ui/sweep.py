@@ -241,7 +241,7 @@ def _show_fleet(rows: list[FleetRow], by: str) -> None:
     shown = [row for row in rows if _value(row, by) is not None]
     if shown:
         names = [f"{row.gpu} ({row.model})" if len({r.model for r in rows}) > 1 else row.gpu for row in shown]
-        texts = [f"{row.num_gpus} GPUs, {_money(row)}" for row in shown]
+        texts = [f"{words.counted(row.num_gpus or 0, 'GPU')}, {_money(row)}" for row in shown]
         title = "US dollars an hour" if by == PRICE else "GPUs"
         bars = charts.named_bars(names, [_value(row, by) or 0 for row in shown], texts, title)
         words.show_chart(bars, "Fewest GPUs that fit, by GPU", "fleet")

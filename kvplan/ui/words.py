@@ -87,6 +87,19 @@ def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:
     )
 
 
+def counted(count: int, word: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def show_beside(things: Mapping[str, Sequence[tuple[str, str]]], key: str) -> None:
+    """Facts of two or three things in one table: a row for each fact, a column for each thing."""
+    facts = {name: dict(rows) for name, rows in things.items()}
+    names = list(dict.fromkeys(what for rows in facts.values() for what in rows))
+    table = [(what, *(rows.get(what, "") for rows in facts.values())) for what in names]
+    show_facts(table, ("what", *facts), key)
+
+
 def tokens(count: int | None, none: str = "no limit") -> str:
     """A number of tokens as people say it."""
     return none if count is None else format_tokens(count)

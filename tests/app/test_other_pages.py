@@ -74,7 +74,9 @@ def test_three_models_side_by_side_layer_by_layer(app):
     page = on(app, "models")
     page.set(compare=["gemma-3-27b", "deepseek-v3"])
     assert len(page.run.get("plotly_chart")) == 3
-    layers = page.tables()[4]
+    facts, _, layers, _ = page.tables()[1:]
+    assert list(facts.columns) == ["what", "llama-3.1-8b", "gemma-3-27b", "deepseek-v3"]
+    assert facts.set_index("what").loc["cache a token, bf16", "deepseek-v3"] == "68.6 KiB (70,272 B)"
     assert layers["kind"].tolist()[:2] == ["sliding window", "full attention"]
 
 

@@ -1,0 +1,59 @@
+"""Screenshots for the README, taken from the real app: `python tests/make_screenshots.py`.
+
+Needs Chromium and playwright; writes tests/data/screenshots/*.png.
+"""
+
+import importlib.util
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+HERE = Path(__file__).resolve().parent
+TARGET = HERE / "data" / "screenshots"
+WAIT_MS = 1500
+
+SHOTS = (
+    ("plan-light", "/?model=llama-3.1-70b&tp=2&weights=fp8_per_tensor&kv=fp8&ctx=16k&batch=20", "light", (1280, 1000)),
+    ("plan-dark", "/?model=gemma-3-27b&ctx=64k&batch=2", "dark", (1280, 1000)),
+    ("plan-phone", "/?model=llama-3.1-8b&gpu=rtx-4090-24gb&batch=2", "light", (390, 844)),
+    ("sweep-fits", "/sweep?model=llama-3.1-8b", "light", (1280, 900)),
+    ("sweep-crossover", "/sweep?q=When+does+the+cache+pass+the+weights%3F", "dark", (1280, 900)),
+    ("sweep-gpus", "/sweep?q=Which+GPU%3F&model=qwen3-30b-a3b&ctx=64k", "light", (1280, 1000)),
+    ("models", "/models?compare=gemma-3-27b&compare=deepseek-v3", "light", (1280, 1100)),
+    ("lab", "/lab", "light", (1280, 900)),
+)
+"""(name, address, colour scheme, size) of every picture."""
+
+
+def browser_kit():
+    """The kit of the browser tests, which starts the app and knows when a page is ready."""
+    spec = importlib.util.spec_from_file_location("kit", HERE / "browser" / "conftest.py")
+    kit = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(kit)
+    return kit
+
+
+def take(visitor, name):
+    visitor.page.wait_for_timeout(WAIT_MS)
+    visitor.page.screenshot(path=str(TARGET / f"{name}.png"))
+
+
+def main():
+    kit = browser_kit()
+    TARGET.mkdir(parents=True, exist_ok=True)
+    server = kit.Server(TARGET / "server.log")
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=kit.chromium(), args=list(kit.FLAGS))
+            for name, path, scheme, (width, height) in SHOTS:
+                visitor = kit.Visit(server, browser, color_scheme=scheme, viewport={"width": width, "height": height})
+                take(visitor.open(path), name)
+                visitor.close()
+            browser.close()
+    finally:
+        server.stop()
+        server.log.unlink()
+
+
+if __name__ == "__main__":
+    main()
