@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from kvplan.engines.capacity import EngineCapacity
+from kvplan.engines.llamacpp import kv_bytes
 from kvplan.engines.registry import ENGINES, engine_capacity
 
-__all__ = ["ENGINES", "EngineCapacity", "engine_capacity"]
+__all__ = ["ENGINES", "EngineCapacity", "engine_capacity", "kv_bytes"]

@@ -192,7 +192,10 @@ def _state_role(part: StatePart) -> str:
 
 
 def capacity(request: Request, options: LlamaCppOptions) -> EngineCapacity:
-    """The longest context whose cache fits into the pool; llama.cpp allocates it whole at the start."""
+    """The longest context whose cache fits into the pool.
+
+    llama.cpp allocates all of it at the start, so that a block here is the whole context of every slot.
+    """
     model, need = request.model, request.max_model_len
 
     def bytes_for(length: int) -> int:
@@ -204,12 +207,12 @@ def capacity(request: Request, options: LlamaCppOptions) -> EngineCapacity:
     return EngineCapacity(
         engine="llama.cpp",
         pool_bytes=request.pool_bytes,
-        num_blocks=tokens * options.slots,
+        num_blocks=request.pool_bytes // needed if needed else 0,
         tokens=tokens * options.slots,
         max_concurrency=ratio(request.pool_bytes, needed),
-        bytes_per_block=-(-needed // _padded(need, options.pad)),
-        request_blocks=_padded(need, options.pad),
-        block_size=1,
+        bytes_per_block=needed,
+        request_blocks=1,
+        block_size=need,
         longest_context=longest,
         notes=(_note(needed, need, options),),
     )

@@ -20,11 +20,13 @@ class Engine(NamedTuple):
     label     the word on a page
     capacity  what it makes of a pool, from the request and its own options
     options   names of options that only it has
+    auto      the cache dtype that its default means; auto: the dtype that the model is computed in
     """
 
     label: str
     capacity: Callable[[Request, Mapping[str, Any]], EngineCapacity]
     options: tuple[str, ...] = ()
+    auto: str = "auto"
 
 
 def _names(options: type) -> tuple[str, ...]:
@@ -45,19 +47,21 @@ def _sglang(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
 
 
 def _llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
-    types = {"type_k": _llama_type(request.kv.key), "type_v": _llama_type(request.kv.value)}
+    types = {f"type_{name[0]}": llamacpp.cache_type_name(getattr(request.kv, name)) for name in ("key", "value")}
     return llamacpp.capacity(request, llamacpp.llamacpp_options(**{**types, **given}))
 
 
-def _llama_type(name: str) -> str:
-    return llamacpp.cache_type_name(name)
+def _ik_llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
+    """A fork without a pool for windows, and with cells in multiples of 32."""
+    return _llamacpp(request, {"swa_full": True, "pad": 32, **given})
 
 
 ENGINES: dict[str, Engine] = {
     "vllm": Engine("vLLM", _vllm, _names(vllm.VllmOptions)),
     "sglang": Engine("SGLang", _sglang, _names(sglang.SglangOptions)),
-    "llama.cpp": Engine("llama.cpp", _llamacpp, _names(llamacpp.LlamaCppOptions)),
-    "ollama": Engine("Ollama", _llamacpp, _names(llamacpp.LlamaCppOptions)),
+    "llama.cpp": Engine("llama.cpp", _llamacpp, _names(llamacpp.LlamaCppOptions), "fp16"),
+    "ollama": Engine("Ollama", _llamacpp, _names(llamacpp.LlamaCppOptions), "fp16"),
+    "ik_llama.cpp": Engine("ik_llama.cpp", _ik_llamacpp, _names(llamacpp.LlamaCppOptions), "fp16"),
     "tensorrt-llm": Engine("TensorRT-LLM", lambda request, _: tensorrt_llm.capacity(request)),
     "transformers": Engine("transformers", lambda request, _: transformers.dynamic_capacity(request)),
     "transformers-static": Engine(
@@ -107,8 +111,9 @@ def engine_capacity(
             raise UnknownNameError(f"{engine} option", name, chosen.options)
     if not isinstance(model, Model):
         raise InputError(f"model is {quoted(model)}; a Model is needed, such as load_model gives")
+    stored = chosen.auto if kv_dtype == "auto" else kv_dtype
     request = checked_request(
-        model, pool_bytes, kv_dtype, tensor_parallel, pipeline_parallel, block_size, max_model_len,
+        model, pool_bytes, stored, tensor_parallel, pipeline_parallel, block_size, max_model_len,
         max_num_batched_tokens, context_parallel, engine_version,
     )  # fmt: skip
     return chosen.capacity(request, options)

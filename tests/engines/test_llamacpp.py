@@ -114,7 +114,7 @@ def test_a_row_that_fills_no_block_is_refused() -> None:
 def test_as_an_engine_it_gives_the_longest_context_of_a_pool() -> None:
     found = engine_capacity(model((32, FULL)), engine="llama.cpp", pool_bytes=GIB, max_model_len=4096, kv_dtype="fp16")
     assert (found.tokens, found.longest_context, found.max_concurrency) == (8192, 8192, 2.0)
-    assert found.needed_bytes == GIB // 2
+    assert (found.needed_bytes, found.num_blocks, found.request_blocks) == (GIB // 2, 2, 1)
     assert found.notes == (
         "all is allocated at the start: 512.00 MiB for 4,096 tokens in one slot, K as f16 and V as f16",
     )
@@ -125,6 +125,21 @@ def test_slots_each_get_the_context() -> None:
         model((32, FULL)), engine="ollama", pool_bytes=GIB, max_model_len=2048, kv_dtype="fp16", slots=2
     )
     assert (found.longest_context, found.tokens) == (4096, 8192)
+
+
+def test_auto_is_llamacpps_own_default_and_types_may_differ() -> None:
+    auto = engine_capacity(model((32, FULL)), engine="llama.cpp", pool_bytes=GIB, max_model_len=4096)
+    assert "K as f16 and V as f16" in auto.notes[0]
+    mixed = engine_capacity(
+        model((32, FULL)), engine="llama.cpp", pool_bytes=GIB, max_model_len=4096, kv_dtype="q8_0/q4_0"
+    )
+    assert mixed.needed_bytes == 4096 * 32 * HALF * (34 + 18) // 32
+
+
+def test_a_fork_without_a_window_pool_keeps_every_cell() -> None:
+    mixed = model((5, FULL), (25, SlidingAttention(8, 128, window=1024)))
+    found = engine_capacity(mixed, engine="ik_llama.cpp", pool_bytes=GIB, max_model_len=2528)
+    assert found.needed_bytes == 30 * 2528 * HALF * 2 * 2  # 79 x 32 cells
 
 
 def test_formats_that_llamacpp_lacks_are_refused() -> None:

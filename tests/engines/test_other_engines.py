@@ -58,7 +58,6 @@ def test_states_set_no_limit() -> None:
 def test_every_engine_answers_for_a_usual_model_within_the_law() -> None:
     made = published("meta-llama/Llama-3.1-8B")  # 131,072 B a token
     for name in ENGINES:
-        dtype = "fp16" if name in ("llama.cpp", "ollama") else "auto"
-        found = engine_capacity(made, engine=name, pool_bytes=10 * GIB, max_model_len=8192, kv_dtype=dtype)
+        found = engine_capacity(made, engine=name, pool_bytes=10 * GIB, max_model_len=8192)
         assert 0 < found.tokens <= 10 * GIB // 131_072, name
         assert found.num_blocks * found.bytes_per_block <= 10 * GIB, name
