@@ -31,10 +31,11 @@ class Level(NamedTuple):
 CELLS = {"empty": Level(PALE, "empty"), "held": Level(SKY, "held"), "new": Level(ORANGE, "new")}
 
 
-def cache_grid(cells: pd.DataFrame) -> Figure:
+def cache_grid(cells: pd.DataFrame, columns: int) -> Figure:
     """Layers by columns of the cache after one step: which token stands where, and which were written now.
 
-    cells  the rows of one step of `lab.trace_grid`
+    cells    the rows of one step of `lab.trace_grid`
+    columns  room for so many, since a cache may still grow
     """
     table = cells.pivot(index="layer", columns="column", values="state")
     tokens = cells.pivot(index="layer", columns="column", values="token")
@@ -48,7 +49,8 @@ def cache_grid(cells: pd.DataFrame) -> Figure:
         "data": [_cells(states, words, list(CELLS.values()))],
         "layout": _layout(
             height=120 + 70 * len(table),
-            xaxis=_ticks("column of the cache", [str(column) for column in table.columns]),
+            xaxis=_ticks("column of the cache", [str(column) for column in range(columns)])
+            | {"range": [-0.5, columns - 0.5]},
             yaxis=_ticks("", [f"layer {layer}" for layer in table.index]) | {"autorange": "reversed"},
         ),
     }
@@ -85,9 +87,11 @@ def fingerprint(grid: Any, prompt_length: int, clean: float, small: float) -> Fi
 
 
 def _difference_words(value: float, clean: float) -> str:
+    """In percent, short enough for a phone."""
     if np.isnan(value):
         return "gone"
-    return "·" if value <= clean else f"{value:.1g}" if value < 10 else "≥10"
+    percent = 100 * value
+    return "·" if value <= clean else f"{percent:.1g}" if percent < 1 else f"{min(percent, 999):.0f}"
 
 
 # --------------------------------------------------------------------------------------------------------- logits
@@ -135,7 +139,9 @@ def row_differences(table: pd.DataFrame, levels: Sequence[tuple[str, str, float]
     top = max([*visible, floor * 100]) * 10
     traces = [
         _rows(str(name), part, floor, style)
-        for (name, part), style in zip(table.assign(max_abs_diff=found).groupby("scenario"), SERIES, strict=False)
+        for (name, part), style in zip(
+            table.assign(max_abs_diff=found).groupby("scenario", sort=False), SERIES, strict=False
+        )
     ]
     spread = [-0.5, len(table) - 0.5]
     return {
@@ -144,7 +150,7 @@ def row_differences(table: pd.DataFrame, levels: Sequence[tuple[str, str, float]
             height=430,
             xaxis=_axis("compared row of logits") | {"range": spread},
             yaxis=_axis("largest difference")
-            | {"type": "log", "range": [np.log10(floor), np.log10(top)], "exponentformat": "power", "dtick": 2},
+            | {"type": "log", "range": [np.log10(floor / 3), np.log10(top)], "exponentformat": "power", "dtick": 2},
         ),
     }
 
@@ -199,6 +205,7 @@ def wiring(query_heads: Sequence[int], kv_heads: Sequence[int] | None, num_kv_he
             showlegend=False,
             xaxis={"visible": False, "range": [-0.7, count - 0.3], "fixedrange": True},
             yaxis={
+                "tickfont": {"size": FONT},
                 "tickvals": [0, 1],
                 "ticktext": ["KV heads", "query heads"],
                 "range": [-0.3, 1.3],
@@ -240,17 +247,17 @@ def _heads(name: str, places: Sequence[float], numbers: Sequence[int], height: i
 
 
 def check_matrix(table: pd.DataFrame) -> Figure:
-    """Faults by checks, each cell with its word; `table` is `lab.check_matrix`."""
+    """Faults by checks, a tick where the fault is caught and a cross where it is missed; `lab.check_matrix`."""
     caught = table.pivot(index="title", columns="check", values="caught")
     caught = caught.loc[table["title"].drop_duplicates(), table["check"].drop_duplicates()]
-    words = [["caught" if cell else "missed" for cell in row] for row in caught.to_numpy()]
+    words = [["✓" if cell else "✗" for cell in row] for row in caught.to_numpy()]
     levels = [Level(YELLOW, "missed"), Level(BLUE, "caught")]
     return {
-        "data": [_cells(caught.to_numpy().astype(float), words, levels) | {"textfont": {"size": 12}}],
+        "data": [_cells(caught.to_numpy().astype(float), words, levels) | {"textfont": {"size": 16}}],
         "layout": _layout(
-            height=170 + 26 * len(caught),
+            height=170 + 30 * len(caught),
             xaxis=_ticks("", [_broken(check.replace("_", " ")) for check in caught.columns]) | {"side": "top"},
-            yaxis=_ticks("", list(caught.index)) | {"autorange": "reversed", "tickfont": {"size": 13}},
+            yaxis=_ticks("", list(caught.index)) | {"autorange": "reversed", "tickfont": {"size": 14}},
         ),
     }
 
@@ -289,8 +296,9 @@ def curves(x: Any, lines: Iterable[Curve], x_title: str, y_title: str) -> Figure
 
 
 def bars(names: Sequence[str], values: Sequence[float], texts: Sequence[str], title: str, log: bool = False) -> Figure:
-    """One horizontal bar for each name with its text, the first on top."""
-    scale: Figure = {"type": "log"} if log else {"rangemode": "tozero"}
+    """One horizontal bar for each name with its text, the first on top; a log axis is one of bytes."""
+    units = {"type": "log", "tickmode": "array", "tickvals": [2**10, 2**20, 2**30], "ticktext": ["KiB", "MiB", "GiB"]}
+    scale: Figure = units if log else {"rangemode": "tozero"}
     return {
         "data": [
             {
@@ -350,7 +358,7 @@ def _ticks(title: str, words: Sequence[str]) -> Figure:
 def _axis(title: str) -> Figure:
     return {
         "title": {"text": title, "font": {"size": FONT}},
-        "tickfont": {"size": FONT - 2},
+        "tickfont": {"size": FONT},
         "automargin": True,
         "zeroline": False,
     }

@@ -31,6 +31,7 @@ def show() -> None:
         "One pass with the cache on against one with it off: how many of the faults does it catch?",
         (NONE, FEW, HALF, MOST, ALL),
     )
+    heading("Predict")
     if ask(question, seed):
         table = long_work(
             "lab_matrix",
@@ -50,6 +51,7 @@ def _show_answer(question: Prediction, seed: int, table: pd.DataFrame) -> None:
         Measure(str(check).replace("_", " ").capitalize(), f"{count} of {len(lab.FAULTS)}", "faults caught, counted")
         for check, count in caught.items()
     )
+    st.text("✓ caught, ✗ missed")
     show_chart(lab_charts.check_matrix(table), "Every fault by every check: caught or missed", "lab_matrix_chart")
     best = table[table["check"] == "everything"]
     for title in best[~best["caught"]]["title"]:

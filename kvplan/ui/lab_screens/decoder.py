@@ -59,13 +59,13 @@ class Setting(NamedTuple):
 
 def ask_decoder(steps_key: str) -> Setting:
     """The decoder that the widgets describe, and the steps of that field. Raises KvplanError below them."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.text_input(
-            "Prompt, token ids", SMALLEST["lab_prompt"], key="lab_prompt", max_chars=100, width=260, bind=BIND
-        )
-        steps = _number("Decode steps", steps_key, 1, MAX_NEW)
-    with st.expander("The decoder"):
+    with st.expander("Change the decoder or the prompt"):
         _presets()
+        with st.container(horizontal=True):
+            st.text_input(
+                "Prompt, token ids", SMALLEST["lab_prompt"], key="lab_prompt", max_chars=100, width=260, bind=BIND
+            )
+            steps = _number("Decode steps", steps_key, 1, MAX_NEW)
         with st.container(horizontal=True):
             _number("Layers", "lab_layers", 1, 4)
             _number("Query heads", "lab_heads", 1, 8)

@@ -37,7 +37,7 @@ def show() -> None:
     cells = lab.trace_grid(model, setting.prompt, setting.new_tokens, cache)
     heading("See")
     step = _ask_step(setting.new_tokens)
-    _show_step(table.iloc[step], cells[cells["step"] == step])
+    _show_step(table.iloc[step], cells[cells["step"] == step], int(cells["column"].max()) + 1)
     _predict(setting, table, cache)
     _check(table.iloc[step])
     with st.expander("Every step as a table"):
@@ -67,8 +67,10 @@ def _move(step: int) -> None:
     st.session_state["lab_step"] = step
 
 
-def _show_step(row: pd.Series[Any], cells: pd.DataFrame) -> None:
+def _show_step(row: pd.Series[Any], cells: pd.DataFrame, columns: int) -> None:
     read = " ".join(str(token) for token in row["input_tokens"])
+    alt = "The cache: layers by columns, with the token in each cell"
+    show_chart(lab_charts.cache_grid(cells, columns), alt, "lab_grid")
     show_measures(
         [
             Measure("Phase", str(row["phase"]), f"step {row['step']} reads token {read}"),
@@ -84,7 +86,6 @@ def _show_step(row: pd.Series[Any], cells: pd.DataFrame) -> None:
             Measure("Predicts token", str(row["predicted_token"]), "argmax of the last row of logits"),
         ]
     )
-    show_chart(lab_charts.cache_grid(cells), "The cache: layers by columns, with the token in each cell", "lab_grid")
 
 
 def _numbers(values: tuple[int, ...]) -> str:
@@ -115,6 +116,7 @@ def _predict(setting: Setting, table: pd.DataFrame, cache: str) -> None:
         list(options.values()),
     )
     subject = f"{prompt}_{steps}_{cache}"
+    heading("Predict")
     if ask(question, subject):
         settle(question, subject, options[int(table["length_after"].iloc[-1])])
         st.text("The last token is produced and never read, so its key and value are never computed.")
@@ -125,7 +127,7 @@ def _check(row: pd.Series[Any]) -> None:
     held, formula = int(row["bytes_held"]), int(row["formula_bytes"])
     show_measures(
         [
-            Measure("Bytes that the tensors hold", f"{held:,} B", "sum of the bytes of every K and V tensor"),
+            Measure("Held by the tensors", f"{held:,} B", "bytes of every K and V tensor, summed"),
             Measure("The planner's formula", f"{formula:,} B", str(row["formula"])),
         ]
     )

@@ -53,6 +53,7 @@ def _show_riddle(riddle: lab.Mystery) -> None:
     st.text("One of four faults is planted in this cache.")
     _show_grids(riddle.fingerprint)
     question = Prediction("lab_name", "Which fault is it?", riddle.choices)
+    heading("Predict")
     if ask(question, riddle.seed):
         settle(question, riddle.seed, riddle.answer)
         fault = next(fault for fault in lab.FAULTS.values() if fault.title == riddle.answer)
@@ -68,8 +69,9 @@ def _show_grids(found: lab.Fingerprint) -> None:
             f"lab_{name.lower()}",
         )
     st.text(
-        f"Each number is the largest difference divided by the layer's largest value; a point is clean, up to "
-        f"{CLEAN:g}. Yellow: up to {SMALL:g}. The dashed line stands between the prompt and the decode steps."
+        "Each number is the largest difference, in percent of the layer's largest value. A point is clean, up to "
+        f"{100 * CLEAN:g} %; yellow is small, up to {100 * SMALL:g} %. The dashed line parts the prompt from the decode "
+        "steps."
     )
 
 

@@ -16,9 +16,8 @@ Result = TypeVar("Result")
 
 ALL_SHOWN = "lab_all_shown"
 LARGE_LETTERS = """<style>
-.st-key-lab_room p, .st-key-lab_room label p, .st-key-lab_room [data-testid=stText] { font-size: 1.125rem; }
-.st-key-lab_room [data-testid=stText] { white-space: pre-wrap; font-family: inherit; }
-.st-key-lab_room [data-testid=stMetricValue] { font-size: 1.75rem; }
+.st-key-lab_room p, .st-key-lab_room [data-testid=stText] { font-size: 1.125rem; }
+.st-key-lab_room [data-testid=stMetricValue] p { font-size: 1.75rem; font-weight: 600; }
 </style>"""
 
 
@@ -47,7 +46,7 @@ def show_measures(measures: Iterable[Measure]) -> None:
     """Numbers side by side, each with its formula below; they wrap on a narrow screen."""
     with st.container(horizontal=True, gap="small"):
         for measure in measures:
-            with st.container(border=True, width=270, gap="small"):
+            with st.container(border=True, width=232, gap="small"):
                 st.metric(measure.label, measure.value)
                 st.text(measure.formula)
 
@@ -60,14 +59,13 @@ def show_chart(figure: dict[str, Any], alt: str, key: str) -> None:
 def show_verdict(is_good: bool, good: str, bad: str) -> None:
     """Passed or failed, in words of this package beside the colour."""
     if is_good:
-        st.success(good, icon="✅")
+        st.success(good, icon=":material/check_circle:")
     else:
-        st.error(bad, icon="❌")
+        st.error(bad, icon=":material/cancel:")
 
 
 def ask(prediction: Prediction, subject: object) -> bool:
     """Ask for a prediction; True once its answer may be shown for this subject. Nothing has to be predicted."""
-    heading("Predict")
     st.radio(prediction.question, list(prediction.options), index=None, key=_choice_key(prediction, subject))
     if is_shown(prediction, subject):
         return True
@@ -86,11 +84,11 @@ def settle(prediction: Prediction, subject: object, answer: str) -> None:
     """Say what it is, and whether that was predicted; a wrong prediction is a reason to look, and nothing else."""
     guess = st.session_state.get(_choice_key(prediction, subject))
     if guess is None:
-        st.info(f"It is: {answer}", icon="👁️")
+        st.info(f"It is: {answer}", icon=":material/visibility:")
     elif guess == answer:
-        st.success(f"As you predicted: {answer}", icon="✅")
+        st.success(f"As you predicted: {answer}", icon=":material/check_circle:")
     else:
-        st.warning(f"You predicted: {guess}. It is: {answer}", icon="🔎")
+        st.warning(f"You predicted: {guess}. It is: {answer}", icon=":material/search:")
 
 
 def _choice_key(prediction: Prediction, subject: object) -> str:

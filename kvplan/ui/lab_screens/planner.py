@@ -52,6 +52,15 @@ def _offer(label: str, key: str, **settings: Any) -> None:
         st.switch_page(PLAN_PAGE)
 
 
+def _offer_row(words: str, key: str, **settings: Any) -> None:
+    """A line of text with its button."""
+    text, button = st.columns([4, 1], vertical_alignment="center")
+    with text:
+        st.text(words)
+    with button:
+        _offer("Load into Plan", key, **settings)
+
+
 def _show_toy() -> None:
     heading("See")
     model = lab.TinyDecoder()
@@ -76,27 +85,28 @@ def _show_toy() -> None:
 
 
 def _show_ladder() -> None:
-    heading("The ladder")
+    heading("Predict: the ladder")
     table = lab.ladder()
     question = Prediction(
         "lab_ladder",
         "32 layers, 8 KV heads of 128, 16 bits: 1,024 tokens of one sequence take",
-        ("1 MiB", "128 MiB", "1 GiB", "16 GiB"),
+        [format_bytes(size) for size in (2**20, 2**27, 2**30, 2**34)],
     )
     if not ask(question, "ladder"):
         return
     size = int(table.loc[table["step"] == "1,024 tokens", "bytes"].iloc[0])
-    settle(question, "ladder", format_bytes(size).replace(".00", ""))
+    settle(question, "ladder", format_bytes(size))
     sizes = table["bytes"].tolist()
     names, texts = table["step"].tolist(), [format_bytes(size) for size in sizes]
     show_chart(
         lab_charts.bars(names, sizes, texts, "bytes, on a log axis", log=True), "Cache bytes, rung by rung", "lab_rungs"
     )
     for place, row in enumerate(table.to_dict("records")):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            if row["layers"] == load_model(LADDER_MODEL).num_layers:
-                _offer(f"Load: {row['step']}", f"lab_rung_{place}", **ladder_settings(row))
-            st.text(f"{row['step']}: {row['formula']} = {format_exact_bytes(row['bytes'])}")
+        words = f"{row['step']}: {row['formula']} = {format_exact_bytes(row['bytes'])}"
+        if row["layers"] == load_model(LADDER_MODEL).num_layers:
+            _offer_row(words, f"lab_rung_{place}", **ladder_settings(row))
+        else:
+            st.text(words)
 
 
 def ladder_settings(row: Any) -> dict[str, Any]:
@@ -111,7 +121,7 @@ def ladder_settings(row: Any) -> dict[str, Any]:
 
 
 def _show_crossovers() -> None:
-    heading("Where the cache reaches the weights")
+    heading("Predict: where the cache reaches the weights")
     table = lab.crossovers()
     first = table.sort_values("tokens").iloc[0]
     question = Prediction(
@@ -121,12 +131,11 @@ def _show_crossovers() -> None:
         return
     settle(question, "crossover", first["name"])
     for row in table.to_dict("records"):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            _offer(f"Load: {row['name']}", f"lab_cross_{row['preset']}", **crossover_settings(row))
-            st.text(
-                f"{row['name']}: {row['tokens']:,} tokens = weights {row['weight_bytes']:,} B / {row['bytes_per_token']:,}"
-                f" B a token, rounded up ({row['num_layers']} layers, {row['num_kv_heads']} KV heads)"
-            )
+        words = (
+            f"{row['name']}, {row['num_layers']} layers, {row['num_kv_heads']} KV heads: {row['tokens']:,} tokens "
+            f"= weights {row['weight_bytes']:,} B / {row['bytes_per_token']:,} B a token, rounded up"
+        )
+        _offer_row(words, f"lab_cross_{row['preset']}", **crossover_settings(row))
 
 
 def crossover_settings(row: Any) -> dict[str, Any]:
@@ -139,13 +148,11 @@ def _show_large() -> None:
     heading(f"{model.name} at 32,768 tokens")
     table = lab.seventy_billion()
     for place, row in enumerate(table.to_dict("records")):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            requests = "1 request" if row["requests"] == 1 else f"{row['requests']} requests"
-            heads = f"{row['kv_heads']} KV head" + ("" if row["kv_heads"] == 1 else "s")
-            _offer(f"Load: {heads}, {requests}", f"lab_large_{place}", **large_settings(row))
-            st.text(
-                f"{heads}, {requests}: {format_exact_bytes(row['bytes'])} ({format_bytes(row['bytes'], decimal=True)})"
-            )
+        requests = "1 request" if row["requests"] == 1 else f"{row['requests']} requests"
+        heads = f"{row['kv_heads']} KV head" + ("" if row["kv_heads"] == 1 else "s")
+        decimal = format_bytes(row["bytes"], decimal=True)
+        words = f"{heads}, {requests}: {row['bytes']:,} B = {format_bytes(row['bytes'])} = {decimal}"
+        _offer_row(words, f"lab_large_{place}", **large_settings(row))
 
 
 def large_settings(row: Any) -> dict[str, Any]:
@@ -160,8 +167,9 @@ def large_settings(row: Any) -> dict[str, Any]:
 
 
 def _show_beliefs() -> None:
+    heading("Predict: true or false?")
     for place, belief in enumerate(lab.misconceptions()):
-        question = Prediction(f"lab_belief_{place}", f"True or false? {belief.claim}", (TRUE, FALSE))
+        question = Prediction(f"lab_belief_{place}", belief.claim, (TRUE, FALSE))
         if ask(question, place):
             settle(question, place, FALSE)
             st.text(belief.settled_by)

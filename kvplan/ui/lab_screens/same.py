@@ -56,6 +56,7 @@ def show() -> None:
     _show_goes_wrong(result)
     question = Prediction("lab_same", "Cached and uncached logits will be:", (EQUAL, ROUNDING, DIFFERENT))
     subject = f"{choice.subject}_{setting.words}"
+    heading("Predict")
     if ask(question, subject):
         settle(question, subject, _answer(result))
         _show_logits(lab.side_by_side(*arguments))
@@ -85,11 +86,9 @@ def _ask_choice() -> Choice:
 
 def _show_goes_wrong(result: lab.ParityResult) -> None:
     shape = result.model.shape
-    st.text(
-        f"{result.what}, positions {shape.position}, window {shape.window or 'none'}; scenarios: "
-        + "; ".join(scenario.title for scenario in result.scenarios)
-        + "."
-    )
+    st.text(f"With a {result.what}, positions {shape.position}, window {shape.window or 'none'}, these are compared:")
+    for scenario in result.scenarios:
+        st.text(f"• {scenario.title}")
     if result.fault is not None:
         st.text(f"Planted: {result.fault.goes_wrong}.")
 
@@ -133,9 +132,8 @@ def _show_verdicts(result: lab.ParityResult) -> None:
             *gates,
             Measure(
                 "Decision line",
-                f"{'safe' if result.greedy_is_safe else 'not safe'}: {result.max_abs_diff:.2g} of "
-                f"{result.decision_line:.2g}",
-                "half the smallest margin between best and second logit",
+                "safe" if result.greedy_is_safe else "not safe",
+                f"{result.max_abs_diff:.2g} against {result.decision_line:.2g}, half the smallest lead of a best logit",
             ),
             Measure("r", f"{result.r:.3g}", "difference / (eps × largest logit)"),
             Measure("Greedy tokens", _token_words(result), f"{len(result.rows)} rows, argmax of both"),
@@ -165,6 +163,7 @@ def _show_rows(result: lab.ParityResult) -> None:
     else:
         alt = "The largest difference of every compared row of logits, on a log axis, with the bars as lines"
         show_chart(lab_charts.row_differences(table, levels), alt, "lab_rows")
+        st.text("A mark on the lower edge is a difference of exactly 0.")
     for line in result.usual_lines:
         over = "exceeded here" if line.is_over else "not exceeded here"
         st.text(f"{line.value:g} ({line.dtype}), {over}: holds for {line.holds_for}. It is not the verdict.")

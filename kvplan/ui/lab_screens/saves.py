@@ -33,18 +33,25 @@ def show() -> None:
 
 
 def _show_counts() -> None:
-    heading("Count")
+    heading("See")
     text = st.text_input("One-token steps", "2000", key="lab_counted", bind=BIND, max_chars=20, width=200)
     tokens = parse_count(text or "", "the number of steps")
     found = lab.projections(tokens)
+    every = f"{found.uncached:,}: every step repeats all before it"
     question = Prediction(
         "lab_saved",
-        f"K and V projections of one layer over {tokens:,} steps: how many does a cache save?",
-        ("about half", "all but one in a few", "all but one a step"),
+        f"How many times does one layer compute a key and a value over {tokens:,} steps without a cache?",
+        (
+            f"{tokens:,}: once a step",
+            f"{2 * tokens:,}: twice a step",
+            every,
+            f"{tokens**2:,}: all of them at every step",
+        ),
     )
+    heading("Predict")
     if not ask(question, tokens):
         return
-    settle(question, tokens, "about half" if tokens < 4 else "all but one a step")
+    settle(question, tokens, every)
     show_measures(
         [
             Measure("Without a cache", f"{found.uncached:,}", f"T(T+1)/2 = {tokens:,} × {tokens + 1:,} / 2"),

@@ -60,6 +60,7 @@ def _show_shrunk(trained: Trained) -> None:
         f"The mean of every {8 // kv_heads} KV heads replaces them, and nothing else changes. The model then has:",
         (SAME, WORSE, MUCH_WORSE),
     )
+    heading("Predict")
     if not ask(question, kv_heads):
         return
     shrunk = long_work(

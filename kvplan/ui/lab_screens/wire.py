@@ -34,11 +34,12 @@ def show() -> None:
     )
     st.text(f"The live decoder: {LAYERS} layers, head_dim {HEAD_DIM}, float64, seed {model.shape.seed}.")
     heading("See")
-    st.text("Query heads above, the KV heads that they may read below.")
+    picture = st.container()
     is_known = _predict(table, heads, kv_heads)
     right = table["kv_head"].tolist() if is_known else None
-    alt = f"{heads} query heads wired to {kv_heads} KV heads"
-    show_chart(lab_charts.wiring(table["query_head"].tolist(), right, kv_heads), alt, "lab_wiring")
+    with picture:
+        alt = f"{heads} query heads above, {kv_heads} KV heads below"
+        show_chart(lab_charts.wiring(table["query_head"].tolist(), right, kv_heads), alt, "lab_wiring")
     if is_known:
         _show_wrong(table, model)
     _show_axis(heads, kv_heads)
@@ -67,6 +68,7 @@ def _predict(table: pd.DataFrame, heads: int, kv_heads: int) -> bool:
         [f"KV head {head}" for head in range(kv_heads)],
     )
     subject = f"{heads}_{kv_heads}"
+    heading("Predict")
     shown = ask(question, subject)
     if shown:
         settle(question, subject, f"KV head {row['kv_head']}")
