@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from kvplan.define import Experts, Latent, define_model
-from kvplan.errors import InputError, KvplanError, PresetError
+from kvplan.errors import InputError, KvplanError
 from kvplan.hardware import Gpu, define_gpu
+from kvplan.library import GPU as GPU_KIND
+from kvplan.library import MODEL as MODEL_KIND
+from kvplan.library import kind_of, read_preset, scenario_of
 from kvplan.model import Model
-from kvplan.presets import (
-    MAX_FILE_BYTES,
-    dump_toml,
-    gpu_from_table,
-    gpu_to_table,
-    model_from_table,
-    model_to_table,
-    parse_toml,
-)
+from kvplan.presets import dump_toml, gpu_to_table, model_to_table
 from kvplan.ui import words
 from kvplan.ui.fields import AS_TRAINED
-from kvplan.ui.library import find_model, keep_gpu, keep_model, model_ids, own_id
-from kvplan.ui.sidebar import BIND
+from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, own_id
+from kvplan.ui.sidebar import BIND, take_scenario
 from kvplan.ui.starting import starting_values
 from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_bytes
 
@@ -321,27 +315,25 @@ def use_gpu(gpu: Gpu) -> None:
 
 
 def ask_file() -> None:
-    uploaded = st.file_uploader("A preset file of a model or a GPU", "toml", key="own_file")
+    uploaded = st.file_uploader("A preset file of a model, a GPU or a scenario", "toml", key="own_file")
     if uploaded is None:
         return
     try:
         thing = read_preset(uploaded.getvalue(), uploaded.name)
+        use, argument = way_to_use(thing)
     except KvplanError as error:
         words.show_error(error, "This file cannot be loaded")
         return
     st.text(f"{thing.name}: read without a fault.")
-    use = use_gpu if isinstance(thing, Gpu) else use_model
-    st.button("Plan with it", type="primary", key="use_file", on_click=use, args=(thing,))
+    st.button("Plan with it", type="primary", key="use_file", on_click=use, args=(argument,))
 
 
-def read_preset(data: bytes, where: str) -> Model | Gpu:
-    """The model or GPU in a preset file. Raises PresetError with file and field."""
-    if len(data) > MAX_FILE_BYTES:
-        raise PresetError(f"{where} is over {MAX_FILE_BYTES // 2**20} MiB, too large for a preset")
-    table = parse_toml(data, where)
-    if "usable_bytes" in table:
-        return gpu_from_table(table, where)
-    return replace(model_from_table(table, where), id="")
+def way_to_use(thing: Any) -> tuple[Callable[[Any], None], Any]:
+    """The callback that takes a preset into the plan, and its argument. Raises KvplanError."""
+    kind = kind_of(thing)
+    if kind is MODEL_KIND:
+        return use_model, thing
+    return (use_gpu, thing) if kind is GPU_KIND else (take_scenario, scenario_of(thing, find_model, find_gpu))
 
 
 st.header("Define your own", anchor=False)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError
-from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.units import format_tokens, parse_bytes, parse_count
 
@@ -225,10 +224,3 @@ def widget_values(settings: Mapping[str, Any]) -> dict[str, Any]:
         field.key: field.write(settings[field.setting]) if field.setting in settings else field.default
         for field in FIELDS.values()
     }
-
-
-def scenario_values(scenario: Scenario) -> dict[str, Any]:
-    """Widget values that stand for `scenario`, whose model and GPU are presets."""
-    settings = {field.setting: getattr(scenario, field.setting) for field in FIELDS.values()}
-    draft = scenario.draft_model and scenario.draft_model.id
-    return widget_values({**settings, "model": scenario.model.id, "gpu": scenario.gpu.id, "draft_model": draft})

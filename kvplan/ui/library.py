@@ -8,6 +8,7 @@ from typing import TypeVar
 import streamlit as st
 
 from kvplan.hardware import Gpu
+from kvplan.library import is_in_library
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model
 
@@ -48,6 +49,16 @@ def find_model(name: str | None) -> Model:
 def find_gpu(name: str | None) -> Gpu:
     """An own GPU or a preset. Raises UnknownNameError or PresetError."""
     return own_gpus().get(name or "") or load_gpu(name or "")
+
+
+def known_model(model: Model) -> str:
+    """The id under which `model` can be chosen: its preset's, or its own after keeping it."""
+    return model.id if is_in_library(model) else keep_model(model)
+
+
+def known_gpu(gpu: Gpu) -> str:
+    """The id under which `gpu` can be chosen: its preset's, or its own after keeping it."""
+    return gpu.id if is_in_library(gpu) else keep_gpu(gpu)
 
 
 def keep_model(model: Model) -> str:

@@ -6,7 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import charts
-from kvplan.errors import KvplanError
 from kvplan.explain import (
     ASSUMPTIONS,
     FORMULA_LETTERS,
@@ -20,10 +19,11 @@ from kvplan.explain import (
     weight_terms,
 )
 from kvplan.fleet import fewest_gpus
-from kvplan.plan import MemoryPlan, Scenario, plan
+from kvplan.plan import MemoryPlan, plan
+from kvplan.suggest import suggestions
 from kvplan.sweep import sweep
 from kvplan.ui import words
-from kvplan.ui.sidebar import current_or_stop, unit
+from kvplan.ui.sidebar import current_or_stop, take_scenario, unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 
@@ -87,42 +87,21 @@ def show_limits(p: MemoryPlan) -> None:
     )
 
 
-CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
-    ("KV cache in fp8", {"kv_dtype": "fp8"}),
-    ("weights in fp8", {"weight_dtype": "fp8_per_tensor"}),
-    ("weights and cache in fp8", {"weight_dtype": "fp8_per_tensor", "kv_dtype": "fp8"}),
-    ("weights in 4 bit (AWQ, groups of 128)", {"weight_dtype": "awq_int4_g128"}),
-    ("one sequence at a time", {"batch_size": 1}),
-)
-
-
-def show_changes(p: MemoryPlan) -> None:
-    """What other settings would answer: at once where the plan does not fit, else on request."""
-    if not p.fits:
-        st.subheader("What would make it fit", anchor=False)
-        show_answers(p)
+def show_suggestions(p: MemoryPlan) -> None:
+    """The smallest single change of each lever that would make it fit, each to be taken at once."""
+    if p.fits:
         return
-    more = st.expander("What other settings would answer", key="changes", on_change="rerun")
-    if more.open:
-        with more:
-            show_answers(p)
-
-
-def show_answers(p: MemoryPlan) -> None:
-    rows = [answer for change, settings in CHANGES for answer in answers(p.scenario, change, settings)]
+    st.subheader("What would make it fit", anchor=False)
+    found = suggestions(p.scenario)
+    for suggestion in found:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button("Apply", key=f"apply_{suggestion.lever}", on_click=take_scenario, args=(suggestion.scenario,))
+            st.text(suggestion.sentence)
+    if not found:
+        st.text("No single change is enough.")
     fewest = fewest_gpus(p.scenario)
-    gpus = "no layout that was tried holds it" if fewest is None else f"{gpus_words(fewest)}: {fewest.sentence}"
-    words.show_facts([*rows, ("as few of these GPUs as hold it", gpus)], ("change", "answer"), "changes_table")
-
-
-def answers(scenario: Scenario, change: str, settings: dict[str, object]) -> list[tuple[str, str]]:
-    """The answer after one change; none where it changes nothing or cannot be planned."""
-    if all(getattr(scenario, name) == value for name, value in settings.items()):
-        return []
-    try:
-        return [(change, plan(scenario.with_changes(**settings)).sentence)]
-    except KvplanError:
-        return []
+    if fewest is not None:
+        st.text(f"As few of these GPUs as hold it: {gpus_words(fewest)}.")
 
 
 def gpus_words(p: MemoryPlan) -> str:
@@ -179,7 +158,7 @@ answer = plan(current_or_stop())
 show_answer(answer)
 show_memory(answer)
 show_limits(answer)
-show_changes(answer)
+show_suggestions(answer)
 show_curve(answer)
 show_layers(answer)
 show_formula(answer)

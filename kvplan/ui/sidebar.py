@@ -13,16 +13,20 @@ import streamlit as st
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.errors import KvplanError
 from kvplan.fleet import ADAPTED_ROLES, adapter_bytes
+from kvplan.library import scenario_of
 from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios, load_scenario
-from kvplan.share import from_fields
+from kvplan.share import LINK_KEYS, open_fields
 from kvplan.sweep import AS_PUBLISHED
-from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field, scenario_values, widget_values
-from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
+from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field, widget_values
+from kvplan.ui.library import find_gpu, find_model, gpu_ids, known_gpu, known_model, model_ids
 from kvplan.ui.words import show_error
 
 _STARTED, _ADDRESS, _TROUBLE = "started", "address", "link_trouble"
+PAGE_KEYS = frozenset({"q", "browse", "define", "compare", "compare_gpus", "filter", "kind", "unit"})
+"""Keys of pages that may stand in an address beside a link's."""
+
 BIND: Any = "query-params"
 
 
@@ -42,19 +46,34 @@ def read_address() -> None:
 
 
 def _take_link(given: Mapping[str, str]) -> None:
-    for key in (*FIELDS, "v", "engine"):
+    """Open what the link describes; what could not be used is said once."""
+    for key in LINK_KEYS:
         st.query_params.pop(key, None)
-    try:
-        st.session_state.update(scenario_values(from_fields(given)))
-    except KvplanError as error:
-        st.session_state[_TROUBLE] = str(error)
+    pages = {key: text for key, text in given.items() if key in LINK_KEYS or key not in PAGE_KEYS}
+    opened = open_fields(pages, Scenario(FIELDS["model"].default, FIELDS["gpu"].default))
+    if opened.scenario is not None:
+        take_scenario(opened.scenario)
+    if opened.sentence:
+        st.session_state[_TROUBLE] = opened.sentence
+
+
+def take_scenario(scenario: Scenario) -> None:
+    """Write a scenario into the widgets; to be called before they are shown, so from a callback."""
+    settings = {field.setting: getattr(scenario, field.setting) for field in FIELDS.values()}
+    draft = scenario.draft_model
+    things = {
+        "model": known_model(scenario.model),
+        "gpu": known_gpu(scenario.gpu),
+        "draft_model": None if draft is None else known_model(draft),
+    }
+    st.session_state.update(widget_values({**settings, **things}))
 
 
 def show_address_trouble() -> None:
     """Say once what of a link or an address was not used."""
     trouble = st.session_state.pop(_TROUBLE, None)
     if trouble is not None:
-        st.warning("The link could not be used; this is the usual start instead.", icon=":material/warning:")
+        st.warning("Not everything could be used", icon=":material/warning:")
         st.text(trouble)
     asked = st.session_state.pop(_ADDRESS, {})
     unused = [f"{key}={text}" for key, text in asked.items() if str(st.session_state.get(key)) != text]
@@ -151,12 +170,15 @@ def _example() -> None:
 
 
 def _take_example() -> None:
-    name = st.session_state["example"]
-    if name is not None:
+    name, st.session_state["example"] = st.session_state["example"], None
+    if name is None:
+        return
+    try:
         preset = load_scenario(name)
-        st.session_state.update(widget_values(preset.fields))
+        take_scenario(scenario_of(preset))
         st.session_state["lesson"] = preset.lesson
-        st.session_state["example"] = None
+    except KvplanError as error:
+        st.session_state[_TROUBLE] = str(error)
 
 
 def _choice(field: Field, options: list[str], **more: Any) -> None:

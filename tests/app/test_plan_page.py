@@ -4,6 +4,7 @@ import pytest
 
 import kvplan
 from kvplan.explain import ASSUMPTIONS, cache_terms, weight_terms
+from kvplan.suggest import suggestions
 from kvplan.ui.fields import FIELDS
 
 LLAMA = ("llama-3.1-8b", "h100-sxm-80gb")
@@ -86,23 +87,18 @@ def test_the_formula_shows_terms_that_add_up_and_its_five_assumptions(app):
     assert [text[3:] for text in page.texts()[-5:]] == list(ASSUMPTIONS)
 
 
-def test_a_plan_that_does_not_fit_says_what_would(app):
+def test_a_plan_that_does_not_fit_says_what_would_and_applies_it(app):
     page = app(model="llama-3.1-70b", ctx="16k", batch="20", tp="2", weights="fp8_per_tensor")
-    table = page.tables()[0].set_index("change")["answer"]
     scenario = kvplan.Scenario(
         "llama-3.1-70b", "h100-sxm-80gb", context_length=2**14, batch_size=20, tensor_parallel=2,
         weight_dtype="fp8_per_tensor",
     )  # fmt: skip
-    assert table["KV cache in fp8"] == kvplan.plan(scenario.with_changes(kv_dtype="fp8")).sentence
-    assert "weights in fp8" not in table
-    assert table["as few of these GPUs as hold it"].startswith("4 GPUs: Fits")
-
-
-def test_a_plan_that_fits_keeps_other_answers_for_whoever_asks(app):
-    page = app()
-    assert [next(iter(table.columns)) for table in page.tables()] == ["layers"]
-    page.open("changes")
-    assert page.tables()[0]["change"].tolist()[0] == "KV cache in fp8"
+    found = {suggestion.lever: suggestion for suggestion in suggestions(scenario)}
+    assert {suggestion.sentence for suggestion in found.values()} <= set(page.texts())
+    assert "As few of these GPUs as hold it: 4 GPUs." in page.texts()
+    page.click("apply_kv_dtype")
+    assert page.heading() == found["kv_dtype"].plan.sentence
+    assert page.value("kv") == found["kv_dtype"].scenario.kv_dtype
 
 
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
@@ -141,12 +137,23 @@ def test_a_versioned_link_sets_every_field(app):
     assert page.value("ctx") == "50000"
 
 
-def test_a_link_that_cannot_be_read_is_said_once_and_the_usual_start_stands(app):
-    page = app(v="1", model="no-such-model", gpu="h100-sxm-80gb")
-    assert page.heading() == planned().sentence
+def test_a_link_that_cannot_be_read_whole_says_so_once_and_opens_the_rest(app):
+    page = app(v="1", model="no-such-model", gpu="h100-sxm-80gb", ctx="4k")
+    assert page.heading() == planned(context_length=4096).sentence
     assert any("no-such-model" in text for text in page.texts())
     page.run.run()
     assert not any("no-such-model" in text for text in page.texts())
+
+
+def test_a_link_may_carry_a_model_that_is_no_preset(app):
+    model = kvplan.define_model(
+        name="Another", num_layers=4, hidden_size=256, num_attention_heads=4, num_kv_heads=2, intermediate_size=512,
+        vocab_size=1000,
+    )  # fmt: skip
+    scenario = kvplan.Scenario(model, "h100-sxm-80gb")
+    page = app(**kvplan.share.to_fields(scenario))
+    assert page.heading() == kvplan.plan(scenario).sentence
+    assert page.value("model") == "my-another"
 
 
 def test_an_address_part_that_is_not_understood_is_named(app):
