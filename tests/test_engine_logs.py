@@ -218,3 +218,20 @@ def test_the_pool_from_gpu_model_and_flags_alone_is_near_the_printed_one() -> No
     assert len(errors) >= 20
     assert median <= 0.05
     assert ninetieth <= 0.15
+
+
+def test_rows_without_a_pool_print_what_some_number_of_blocks_gives() -> None:
+    rows = [case for case in CASES if {"kv_tokens", "max_concurrency"} <= case.row.keys()]
+    rows = [case for case in rows if "available_kv_gib" not in case.row and case.row["engine"] == "vllm"]
+    rows = [case for case in rows if case.model.model_type != "deepseek_v4"]  # the rows do not state the cache dtype
+    print("\nrows without a pool: printed tokens and concurrency, kvplan's with the number of blocks that fits")
+    for case in rows:
+        one = answer(case, 1)
+        blocks = round(case.row["max_concurrency"] * one.request_blocks)
+        spread = range(max(0, blocks - one.request_blocks // 50 - 1), blocks + one.request_blocks // 50 + 2)
+        found = [answer(case, count * one.bytes_per_block / GIB) for count in spread]
+        hits = [item for item in found if item.tokens == case.row["kv_tokens"]]
+        print(f"  {case.name} {case.row['kv_tokens']:>10,} {case.row['max_concurrency']:8.2f}", end="")
+        print(f" {hits[0].max_concurrency:8.2f} with {hits[0].num_blocks} blocks" if hits else "  none")
+        assert any(abs(item.max_concurrency - case.row["max_concurrency"]) < 0.0051 for item in hits), case.name
+    assert len(rows) >= 10

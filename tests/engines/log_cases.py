@@ -47,8 +47,13 @@ def _geometry(name: str, *runs: tuple[int, LayerCache]) -> Model:
 
 _KDA = RecurrentState(32, 128 * 128, WEIGHT_FORMATS["fp32"], 3 * 32 * 128, 4, WEIGHT_FORMATS["bf16"])
 
+_GEMMA_4_31B = _geometry("gemma4", (50, SlidingAttention(16, 256, window=1024)), (10, FullAttention(4, 512)))
+
 GEOMETRY = {
-    "gemma-4-31B-AWQ": _geometry("gemma4", (50, SlidingAttention(16, 256, window=1024)), (10, FullAttention(4, 512))),
+    "gemma-4-31B-AWQ": _GEMMA_4_31B,
+    "nvidia/Gemma-4-31B-IT-NVFP4": _GEMMA_4_31B,
+    "google/gemma-4-31B-it": _GEMMA_4_31B,
+    "bigcode/starcoder2-3b": _geometry("starcoder2", (30, SlidingAttention(2, 128, window=4096))),
     "gemma-4-12B-it-AWQ": _geometry("gemma4", (40, SlidingAttention(8, 256, window=1024)), (8, FullAttention(2, 512))),
     "MiniMaxAI/MiniMax-M2.5": _geometry("minimax_m2", (62, FullAttention(8, 128))),
     "OpenBMB/MiniCPM5-1B": _geometry("minicpm", (24, FullAttention(2, 128))),
@@ -68,6 +73,8 @@ STATED: dict[tuple[str, float], dict[str, Any]] = {
     ("Llama-3.1-8B (131072 ctx)", 16.0): {"block_size": 256},  # TPU pages
     ("openai/gpt-oss-120b", 4.54): {"max_num_batched_tokens": 1024},  # what 4.54 - 4.50 GiB of windows hold
     ("meta-llama/Llama-3.1-8B-Instruct", 122.99): {"max_num_batched_tokens": 131072},  # "a full 131072-token prefill"
+    ("nvidia/Gemma-4-31B-IT-NVFP4", 5.97): {"engine_version": "0.21"},  # its tokens are no multiple of a block
+    ("google/gemma-4-31B-it", 59.25): {"hybrid_manager": False},  # "hybrid manager disabled"
     ("unknown 24B-32B class", 10.12): {"kv_dtype": "fp8"},
 }
 
@@ -142,15 +149,18 @@ def _settings(row: dict[str, Any]) -> dict[str, Any]:
         found |= {"draft_tokens": draft, "draft_layers": 1}
     if pools := re.search(r"full tokens (\d+).*SWA tokens (\d+)", notes):
         found["swa_full_tokens_ratio"] = round(int(pools[2]) / int(pools[1]), 4)
-    figures = [row.get(key) for key in ("available_kv_gib", "error_needed_gib", "weights_gib")]
+    figures = [row.get(key) for key in ("available_kv_gib", "error_needed_gib", "weights_gib", "max_concurrency")]
     for figure in figures:
         found |= STATED.get((row["model_id"], figure), {}) if figure is not None else {}
     return found
 
 
 def _release_of(date: str) -> str | None:
-    """The rules of a row's time, where it does not state a version: those to 0.20 were printed until spring 2026."""
-    return "0.9.2" if date < "2025-08" else "0.11" if date < "2026-05" else None
+    """A release of the row's time, where it states no version."""
+    for before, version in (("2025-08", "0.9.2"), ("2026-05", "0.11"), ("2026-08", "0.24")):
+        if date < before:
+            return version
+    return None
 
 
 def _default_batch(row: dict[str, Any]) -> int | None:
