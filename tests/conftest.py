@@ -6,6 +6,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy or torch start: two workers share two cores
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -16,3 +17,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("kvplan")
+
+
+@pytest.fixture
+def measuring() -> None:
+    """For tests that may start a process that measures a config; all others see rules alone."""
+
+
+@pytest.fixture(autouse=True)
+def rules_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal of the rules stands, and no test starts a process that it does not know of."""
+    if "measuring" not in request.fixturenames:
+        from kvplan import importer
+        from kvplan.errors import UnsupportedConfigError
+
+        def refuse(*_: object) -> None:
+            raise UnsupportedConfigError("config.json: not measured in this test")
+
+        monkeypatch.setattr(importer, "measure_parts", refuse)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError, nearest_names, quoted, shorten
+from kvplan.errors import (
+    ConfigError,
+    InputError,
+    KvplanError,
+    UnknownNameError,
+    UnsupportedConfigError,
+    nearest_names,
+    quoted,
+    shorten,
+)
+from kvplan.importer.decoder import Parts
+from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses
 from kvplan.importer.families import Family, families
+from kvplan.importer.measure import measure_parts, with_known_roles
 from kvplan.importer.quantization import read_scheme
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
@@ -21,6 +33,24 @@ MAX_DEPTH = 40
 __all__ = ["import_config"]
 
 
+class _Asked(NamedTuple):
+    """A config, the hf_quant_config.json beside it, and the dtype that the caller gives where it states none."""
+
+    data: Mapping[str, Any]
+    companion: Mapping[str, Any] | None
+    dtype: str | None
+
+
+class _Found(NamedTuple):
+    """What one of the readers makes of a config."""
+
+    model_type: str
+    parts: Parts
+    dtype: StorageFormat | None
+    notes: tuple[str, ...]
+    is_estimate: bool = False
+
+
 def import_config(
     config: Mapping[str, Any] | str | Path,
     quant_config: Mapping[str, Any] | str | Path | None = None,
@@ -28,6 +58,8 @@ def import_config(
     name: str | None = None,
     dtype: str | None = None,
     source: str = "",
+    measure: str = "auto",
+    estimate: bool = False,
 ) -> Model:
     """The `Model` that a Hugging Face config.json describes.
 
@@ -35,16 +67,53 @@ def import_config(
     quant_config  the checkpoint's hf_quant_config.json where it has one, as an object or a path
     name          how to call the model; None: the config's model_type
     dtype         the width of the published tensors where the config does not state one; never guessed
+    measure       auto: where no rule counts the config, measure what the installed transformers builds from it, in a
+                  process of its own; never: rules only; always: measurement only
+    estimate      where nothing counts it exactly, take something near it; the model says so (`is_estimate`, `notes`)
 
-    Raises ConfigError where the config is broken, UnsupportedConfigError where no rule counts it exactly.
+    Raises ConfigError where the config is broken, UnsupportedConfigError where nothing counts it exactly.
     """
     data = read_config(config)
     _check_depth(data)
-    family, model_type = _family(data)
-    view = ConfigView(data, defaults=family.defaults)
-    stated = view.dtype = _dtype(view, dtype)
+    if measure not in _READERS:
+        raise UnknownNameError("way to measure", measure, _READERS)
+    asked = _Asked(data, None if quant_config is None else read_config(quant_config), dtype)
+    try:
+        found = _READERS[measure](asked)
+    except UnsupportedConfigError as refusal:
+        if not estimate:
+            raise
+        found = _estimated(asked, _READERS[measure], refusal)
+    return _model(found, name, source)
+
+
+def _model(found: _Found, name: str | None, source: str) -> Model:
+    return Model(
+        name=name or found.model_type,
+        layers=found.parts.layers,
+        weights=found.parts.weights,
+        dtype=found.dtype,
+        hidden_size=found.parts.hidden_size,
+        num_attention_heads=found.parts.num_attention_heads,
+        vocab_size=found.parts.vocab_size,
+        context_limit=found.parts.context_limit,
+        tied_embeddings=found.parts.tied_embeddings,
+        model_type=found.model_type,
+        source=source,
+        notes=found.notes,
+        is_estimate=found.is_estimate,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- readers
+
+
+def _by_rules(asked: _Asked) -> _Found:
+    family, model_type = _family(asked.data)
+    view = ConfigView(asked.data, defaults=family.defaults)
+    stated = view.dtype = _dtype(view, asked.dtype)
     _require_language_head(view)
-    scheme = read_scheme(view, model_type, None if quant_config is None else read_config(quant_config))
+    scheme = read_scheme(view, model_type, asked.companion)
     try:
         parts = family.rule(view)
     except ConfigError:
@@ -52,21 +121,52 @@ def import_config(
     except InputError as error:
         raise ConfigError(f"config.json: {error}") from None
     notes = view.finish()
-    parts = parts if scheme is None else scheme.apply(parts)
-    return Model(
-        name=name or model_type,
-        layers=parts.layers,
-        weights=parts.weights,
-        dtype=stated,
-        hidden_size=parts.hidden_size,
-        num_attention_heads=parts.num_attention_heads,
-        vocab_size=parts.vocab_size,
-        context_limit=parts.context_limit,
-        tied_embeddings=parts.tied_embeddings,
-        model_type=model_type,
-        source=source,
-        notes=notes,
-    )
+    return _Found(model_type, parts if scheme is None else scheme.apply(parts), stated, notes)
+
+
+def _by_measurement(asked: _Asked) -> _Found:
+    """The class of the config, measured unquantized; then stored as the checkpoint stores it, or refused."""
+    view = ConfigView(asked.data)
+    model_type = view.text("model_type")
+    stated = view.dtype = _dtype(view, asked.dtype)
+    _require_language_head(view)
+    scheme = read_scheme(view, model_type, asked.companion)
+    found = measure_parts(asked.data, stated)
+    parts = found.parts if scheme is None else scheme.apply(with_known_roles(found.parts))
+    return _Found(model_type, parts, stated, (*found.notes, *view.notes))
+
+
+def _by_either(asked: _Asked) -> _Found:
+    """Rules, and where they step aside measurement."""
+    try:
+        return _by_rules(asked)
+    except UnsupportedConfigError as refusal:
+        try:
+            return _by_measurement(asked)
+        except ConfigError as reason:
+            second = str(reason).removeprefix("config.json: ")
+            raise UnsupportedConfigError(
+                f"{refusal}; {second}" if second not in str(refusal) else str(refusal)
+            ) from None
+
+
+_READERS: dict[str, Callable[[_Asked], _Found]] = {
+    "auto": _by_either,
+    "never": _by_rules,
+    "always": _by_measurement,
+}
+
+
+def _estimated(asked: _Asked, reader: Callable[[_Asked], _Found], refusal: UnsupportedConfigError) -> _Found:
+    """The nearest config that `reader` can count. Raises `refusal` where there is none."""
+    for data, reason in guesses(asked.data):
+        try:
+            found = reader(_Asked(data, None, asked.dtype))
+        except ConfigError:
+            continue
+        notes = estimate_notes(reason, refusal, found.notes)
+        return found._replace(model_type=str(asked.data.get("model_type")), notes=notes, is_estimate=True)
+    raise refusal
 
 
 _WITHOUT_LANGUAGE_HEAD = re.compile(r"\w+For\w*Classification|\w+ForQuestionAnswering|\w+(?<!LMHead)Model")
@@ -141,10 +241,6 @@ def _family(data: Mapping[str, Any]) -> tuple[Family, str]:
         hint = f" (near: {', '.join(near)})" if near else ""
         raise UnsupportedConfigError(f"config.json: no rule knows model_type {shorten(model_type)!r}{hint}")
     return known[model_type], model_type
-
-
-TEXT_KEYS = ("text_config", "llm_config", "language_config", "llm_cfg", "thinker_config")
-"""Where wrappers keep the object of their text model."""
 
 
 def _inner_dtype(data: Mapping[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from kvplan.attention import LayerCache
 from kvplan.dtypes import StorageFormat
-from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError, shorten
+from kvplan.errors import ConfigError, UnsupportedConfigError, shorten
 from kvplan.importer.decoder import CONTEXT_KEYS, Parts
 from kvplan.importer.harmless import why_harmless
 from kvplan.importer.measured_cache import layer_caches
@@ -51,7 +51,9 @@ class Measurement:
     notes: tuple[str, ...]
 
 
-def measure_parts(data: Mapping[str, Any], dtype: StorageFormat | None, *, seconds: int = TIME_LIMIT_SECONDS) -> Measurement:
+def measure_parts(
+    data: Mapping[str, Any], dtype: StorageFormat | None, *, seconds: int = TIME_LIMIT_SECONDS
+) -> Measurement:
     """Measure the unquantized class of `data`; `dtype` is the model's own, None where the config states none.
 
     Raises ConfigError or UnsupportedConfigError with the reason: an unknown type, an encoder, a config that its class
@@ -65,6 +67,22 @@ def measure_parts(data: Mapping[str, Any], dtype: StorageFormat | None, *, secon
     caches = layer_caches(answer["runs"], text, dtype)
     weights = weights_of(answer["parameters"], facts, caches)
     return Measurement(_parts(text, caches, weights), (*_notes(answer, facts), *weights.notes))
+
+
+def with_known_roles(parts: Parts) -> Parts:
+    """`parts`, whose matrices all have a role: a quantized checkpoint stores them by role.
+
+    Raises UnsupportedConfigError where a name does not say the role.
+    """
+    unclear = [
+        group for layer in parts.layers for group in layer.weights if group.role == "other" and group.columns > 1
+    ]
+    if unclear:
+        raise UnsupportedConfigError(
+            f"config.json: a matrix of {unclear[0].rows} x {unclear[0].columns} has a name that says no role, so "
+            "whether the checkpoint quantizes it is not known"
+        )
+    return parts
 
 
 def measure_config(
@@ -194,7 +212,12 @@ class _Worker:
     def _read(self, seconds: int) -> dict[str, Any]:
         """One line of JSON. Raises _Gone where the process ended, _TooSlow where the deadline passed."""
         late = threading.Event()
-        timer = threading.Timer(seconds, lambda: (late.set(), self.process.kill()))
+
+        def stop() -> None:
+            late.set()
+            self.process.kill()
+
+        timer = threading.Timer(seconds, stop)
         timer.daemon = True
         timer.start()
         try:
@@ -317,7 +340,7 @@ def _refuse_errors(answer: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         "encoder-decoder": f"{model_type} is an encoder-decoder; decoder language models can be measured",
         "no decoder": f"transformers {version} has no decoder language model of type {model_type}",
         "cross": f"{model_type} has cross-attention ({text}), whose cache text alone does not fill",
-        "architecture": f"architectures names {text}, which is no language model of this type in transformers {version}",
+        "architecture": f"architectures names {text}, no language model of this type in transformers {version}",
         "build": f"transformers {version} cannot build it ({text})",
         "memory": "it takes more memory than a measurement may",
         "slow": f"it takes longer than {text} seconds",
@@ -364,7 +387,8 @@ def _refuse_foreign_keys(data: Mapping[str, Any], answer: Mapping[str, Any], fac
 
 
 def _unknown(facts: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
-    return [key for key in facts.get("unknown", ()) if why_harmless(key, data.get(key)) is None and data.get(key) is not None]  # fmt: skip
+    stated = [(key, data.get(key)) for key in facts.get("unknown", ())]
+    return [key for key, value in stated if value is not None and why_harmless(key, value) is None]
 
 
 # -------------------------------------------------------------------------------------------------------------- models

@@ -17,6 +17,7 @@ import functools
 import inspect
 import io
 import json
+import logging
 import os
 import re
 import sys
@@ -51,7 +52,7 @@ CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
 """What models call the cache that they take and return."""
 
 
-class Refused(Exception):
+class Refusal(Exception):  # noqa: N818 - it never leaves this process
     """A reason not to measure: a kind that `measure.py` knows, and a text."""
 
     def __init__(self, kind: str, text: str) -> None:
@@ -93,7 +94,7 @@ def load_libraries() -> str:
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     fx.meta_nonzero_assume_all_nonzero = True  # else no model whose experts pick tokens by value can run
-    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    transformers.logging.set_verbosity(logging.CRITICAL)
     ALL_ATTENTION_FUNCTIONS.register("shapes_only", attention_shape)
     ALL_EXPERTS_FUNCTIONS.register("shapes_only", experts_shape)
     return str(transformers.__version__)
@@ -137,7 +138,7 @@ def refuse_network(event: str, _: object) -> None:
 def answer(config: dict[str, Any]) -> dict[str, Any]:
     try:
         return measure(config)
-    except Refused as reason:
+    except Refusal as reason:
         return {"error": reason.kind, "text": str(reason)}
     except MemoryError:
         return {"error": "memory", "text": ""}
@@ -209,9 +210,9 @@ def choose(config: dict[str, Any]) -> tuple[Any, Any]:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto import modeling_auto as auto
 
-    name = config.get("model_type")
+    name = str(config.get("model_type"))
     if name not in CONFIG_MAPPING:
-        raise Refused("unknown", "")
+        raise Refusal("unknown", "")
     kinds = (
         auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
         auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
@@ -220,11 +221,11 @@ def choose(config: dict[str, Any]) -> tuple[Any, Any]:
     offered = [class_name for kind in kinds for class_name in names_of(kind.get(name))]
     settings = settings_of(CONFIG_MAPPING[name], config)
     if getattr(settings, "is_encoder_decoder", False):
-        raise Refused("encoder-decoder", "")
+        raise Refusal("encoder-decoder", "")
     if name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        raise Refused("encoder", "")
+        raise Refusal("encoder", "")
     if not offered:
-        raise Refused("no decoder", "")
+        raise Refusal("no decoder", "")
     return settings, getattr(transformers, chosen_class(config, offered))
 
 
@@ -236,7 +237,7 @@ def chosen_class(config: Mapping[str, Any], offered: list[str]) -> str:
     spelled = {name.lower().replace("_", ""): name for name in reversed(offered)}
     found = spelled.get(stated.lower().replace("_", ""))
     if found is None:
-        raise Refused("architecture", stated)
+        raise Refusal("architecture", stated)
     return found
 
 
@@ -274,7 +275,9 @@ def build(model_class: Any, settings: Any) -> Any:
     return model_class._from_config(settings, dtype=torch.bfloat16).eval()
 
 
-_CROSS = re.compile(r"\b(encoder_attn|crossattention|cross_attn|EncDecAttention|encoder_decoder_attention|gated_cross_attn)\b")
+_CROSS = re.compile(
+    r"\b(encoder_attn|crossattention|cross_attn|EncDecAttention|encoder_decoder_attention|gated_cross_attn)\b"
+)
 
 
 def refuse_cross_attention(model: Any) -> None:
@@ -282,7 +285,7 @@ def refuse_cross_attention(model: Any) -> None:
     prefix = decoder_path(model)
     for name, _ in model.named_modules():
         if name.startswith(prefix) and (found := _CROSS.search(name)):
-            raise Refused("cross", found[1])
+            raise Refusal("cross", found[1])
 
 
 # ---------------------------------------------------------------------------------------------------------- parameters
@@ -320,9 +323,9 @@ def facts(model: Any, config: dict[str, Any]) -> dict[str, Any]:
 
 
 TEXT_FACTS = (
-    "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size", "vocab_size", "num_hidden_layers", "max_position_embeddings",
-    "kv_lora_rank", "qk_rope_head_dim", "index_topk", "num_experts_per_tok", "layer_types", "kv_sharing_modes",
-    "num_kv_shared_layers", "sliding_window",
+    "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size", "vocab_size", "num_hidden_layers",
+    "max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "n_ctx", "model_max_length", "kv_lora_rank",
+    "qk_rope_head_dim", "index_topk", "num_experts_per_tok", "kv_sharing_modes",
 )  # fmt: skip
 
 
@@ -362,7 +365,9 @@ def decoder_path(model: Any) -> str:
 
 def unknown_keys(settings: Any, config: Mapping[str, Any]) -> list[str]:
     """Keys of `config` that its class has no field for."""
-    names = {name for owner in type(settings).__mro__ for name in (*vars(owner), *vars(owner).get("__annotations__", ()))}
+    names = {
+        name for owner in type(settings).__mro__ for name in (*vars(owner), *vars(owner).get("__annotations__", ()))
+    }
     known = names | set(type(settings).attribute_map)
     return [key for key in config if key not in UNREAD and key not in known]
 
@@ -371,13 +376,19 @@ def defaults(settings: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     """Sizes that `config` leaves to its class."""
     text = settings.get_text_config(decoder=True)
     stated = {key for part in (config, *(v for v in config.values() if isinstance(v, dict))) for key in part}
-    aliases = {new: old for new, old in type(text).attribute_map.items()}
+    aliases = dict(type(text).attribute_map)
     return {
         key: value
-        for key in ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
-                    "head_dim", "vocab_size", "sliding_window", "tie_word_embeddings", "num_experts_per_tok")
+        for key in SIZES
         if key not in stated and aliases.get(key) not in stated and (value := fact(text, key)) is not None
-    }  # fmt: skip
+    }
+
+
+SIZES = (
+    "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "vocab_size", "sliding_window", "tie_word_embeddings", "num_experts_per_tok",
+)  # fmt: skip
+"""Settings whose class default a user should know of."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
@@ -523,7 +534,7 @@ def watched(cache: Any) -> Iterator[dict[int, list[int]]]:
 
         return noted
 
-    classes = {owner for layer in cache.layers for owner in type(layer).__mro__ if "update" in vars(owner)}
+    classes: set[Any] = {owner for layer in cache.layers for owner in type(layer).__mro__ if "update" in vars(owner)}
     originals = {owner: owner.update for owner in classes}
     for owner, update in originals.items():
         owner.update = watch(update)

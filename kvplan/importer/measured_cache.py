@@ -71,7 +71,8 @@ def layer_caches(
     layers = list(zip(*(run["layers"] for run in good), strict=True))
     held = [tensors_of(index, good, layer) for index, layer in enumerate(layers)]
     kinds = _Kinds(text, dtype, any(_is_index(item) for layer in held for item in layer))
-    return tuple(kinds.kind(index, layer[0]["class"], tensors) for index, (layer, tensors) in enumerate(zip(layers, held, strict=True)))  # fmt: skip
+    classes = [layer[0]["class"] for layer in layers]
+    return tuple(kinds.kind(index, *layer) for index, layer in enumerate(zip(classes, held, strict=True)))
 
 
 def refusal(reason: str) -> UnsupportedConfigError:
@@ -229,7 +230,8 @@ class _Kinds:
         return self._headed(key, value, keys[0] if keys else None)
 
     def _is_latent(self, key: Held, value: Held) -> bool:
-        return key.rows == 1 and (key.width, value.width) == (self.text.get("kv_lora_rank"), self.text.get("qk_rope_head_dim"))  # fmt: skip
+        stated = (self.text.get("kv_lora_rank"), self.text.get("qk_rope_head_dim"))
+        return key.rows == 1 and (key.width, value.width) == stated
 
     def _latent(self, key: Held, value: Held, index_width: int | None) -> LayerCache | None:
         window = key.growth.window if key.growth else None
@@ -245,7 +247,9 @@ class _Kinds:
         if index is not None:
             if window is not None or index.growth != key.growth:
                 return None
-            return IndexedAttention(key.rows, key.width, value_width, index_head_dim=index.width, num_index_heads=index.rows)  # fmt: skip
+            return IndexedAttention(
+                key.rows, key.width, value_width, index_head_dim=index.width, num_index_heads=index.rows
+            )
         if window is not None:
             return SlidingAttention(key.rows, key.width, value_width, window=window)
         return FullAttention(key.rows, key.width, value_width)

@@ -1,7 +1,7 @@
 """What measured parameters are: names and shapes -> weight groups by role, inside the layers and around them.
 
 The number of values is exact whatever the names say. A name only decides the role and what tensor parallelism
-divides; where it does not say so clearly, the role is "other", every GPU keeps a copy, and a note says how much that is.
+divides; where it does not say so clearly, the role is "other", every GPU keeps a copy, and a note says how much.
 """
 
 from __future__ import annotations
@@ -40,46 +40,60 @@ class Named(NamedTuple):
     split: Split
 
 
-_ATTENTION = r"(?:^|\.)(?:\w*attn|\w*attention|self_attn|mixer|temporal_block)\b.*"
-_NAMES: tuple[tuple[re.Pattern[str], Named], ...] = tuple(
-    (re.compile(pattern), Named(role, split))
-    for pattern, role, split in (
-        # experts and their routers before the MLPs whose names they share
-        (r"shared_experts?\.(?:\w+\.)*(?:gate_proj|up_proj|gate_up_proj|w1|w3)\b", "shared_experts", "rows"),
-        (r"shared_experts?\.(?:\w+\.)*(?:down_proj|w2)\b", "shared_experts", "columns"),
-        (r"shared_mlp\.(?:gate_proj|up_proj|gate_up_proj|input_linear)\b", "shared_experts", "rows"),
-        (r"shared_mlp\.(?:down_proj|output_linear)\b", "shared_experts", "columns"),
-        (r"(?:^|\.)(?:\w*router\w*|shared_expert_gate|gate)(?:\.(?:weight|bias|\w*bias|layer\.weight|classifier\.weight))?$|e_score_correction_bias", "router", "copied"),
-        (r"indexer\.", "indexer", "copied"),
-        # recurrent layers
-        (r"(?:mamba|linear_attn|mixer|rg_lru|self_attn)\b.*(?:A_log|dt_bias|\bD$|dt_proj_bias|recurrent_param)", "recurrent_state", "copied"),
-        (r"(?:mamba|linear_attn|mixer|temporal_block)\b.*conv_?(?:1d|\d+d)?\b", "recurrent", "copied"),
-        (r"(?:mamba|linear_attn|mixer)\b.*(?:in_proj|x_proj|dt_proj|out_proj|in_proj_\w+)\b", "recurrent", "copied"),
-        (r"(?:^|\.)(?:short_)?conv(?:olution)?\.(?:in_proj|out_proj|conv)\b", "convolution", "copied"),
-        # norms
-        (r"(?:^|\.)\w*(?:norm|Norm|layernorm|layer_norm)\w*(?:\.\d+)?(?:\.(?:weight|bias|scale))?$", "norm", "copied"),
-        (r"(?:^|\.)ln_?\w*\.(?:weight|bias)$", "norm", "copied"),
-        # latents
-        (r"(?:kv_a_proj_with_mqa|kv_a_proj|q_a_proj)\b", "attention_latent", "copied"),
-        (r"kv_b_proj\b", "attention_latent", "rows"),
-        (r"q_b_proj\b", "attention_q", "rows"),
-        # attention
-        (rf"{_ATTENTION}\b(?:q_proj|query|wq|q)(?:\.linear)?\.(?:weight|bias)$", "attention_q", "rows"),
-        (rf"{_ATTENTION}\b(?:k_proj|key|wk|k)(?:\.linear)?\.(?:weight|bias)$", "attention_k", "kv_heads"),
-        (rf"{_ATTENTION}\b(?:v_proj|value|wv|v)(?:\.linear)?\.(?:weight|bias)$", "attention_v", "kv_heads"),
-        (rf"{_ATTENTION}\b(?:qkv_proj|query_key_value|Wqkv|c_attn)\.(?:weight|bias)$", "qkv", "rows"),
-        (rf"{_ATTENTION}\b(?:o_proj|out_proj|dense|wo|c_proj)(?:\.linear)?\.(?:weight|bias)$", "attention_o", "columns"),
-        (rf"{_ATTENTION}\bsinks?$", "attention_sink", "rows"),
-        # MLPs
-        (r"(?:mlp|feed_forward|ffn|ff|mlp_block|block_sparse_moe)\.(?:gate_proj|up_proj|gate_up_proj|w1|w3|fc1|fc_in|c_fc|dense_h_to_4h|wi\w*)\.(?:weight|bias)$", "mlp", "rows"),
-        (r"(?:mlp|feed_forward|ffn|ff|mlp_block|block_sparse_moe)\.(?:down_proj|w2|fc2|fc_out|c_proj|dense_4h_to_h|wo)\.(?:weight|bias)$", "mlp", "columns"),
-        (r"^fc1\.(?:weight|bias)$", "mlp", "rows"),
-        (r"^fc2\.(?:weight|bias)$", "mlp", "columns"),
-        (r"(?:^|\.)(?:wpe|embed_positions|position_embeddings?)\.weight$", "position_embedding", "copied"),
-    )
-)  # fmt: skip
+_ATTENTION = r"(?:^|\.)(?:\w*attn|\w*attention|self_attn|mixer|temporal_block)\b.*\b"
+_MLP = r"(?:mlp|feed_forward|ffn|ff|mlp_block|block_sparse_moe)\."
+_RECURRENT = r"(?:mamba|linear_attn|mixer|temporal_block|rg_lru)\b.*"
+_END = r"(?:\.linear)?\.(?:weight|bias)$"
+_UP = r"(?:gate_proj|up_proj|gate_up_proj|w1|w3|fc1|fc_in|c_fc|dense_h_to_4h|wi\w*)\.(?:weight|bias)$"
+_DOWN = r"(?:down_proj|w2|fc2|fc_out|c_proj|dense_4h_to_h|wo)\.(?:weight|bias)$"
+_ROUTER = r"(?:\.(?:weight|bias|\w*bias|layer\.weight|classifier\.weight))?$"
+
+_PATTERNS: tuple[tuple[str, Named], ...] = (
+    # experts and their routers stand before the MLPs whose names they share
+    (r"shared_experts?\.(?:\w+\.)*(?:gate_proj|up_proj|gate_up_proj|w1|w3)\b", Named("shared_experts", "rows")),
+    (r"shared_experts?\.(?:\w+\.)*(?:down_proj|w2)\b", Named("shared_experts", "columns")),
+    (r"shared_mlp\.(?:gate_proj|up_proj|gate_up_proj|input_linear)\b", Named("shared_experts", "rows")),
+    (r"shared_mlp\.(?:down_proj|output_linear)\b", Named("shared_experts", "columns")),
+    (rf"(?:^|\.)(?:\w*router\w*|shared_expert_gate|gate){_ROUTER}", Named("router", "copied")),
+    (r"e_score_correction_bias", Named("router", "copied")),
+    (r"indexer\.", Named("indexer", "copied")),
+    # recurrent layers
+    (r"A_log$|\bdt_bias$|(?:mamba|mixer)\.D$|dt_proj_bias$|recurrent_param$", Named("recurrent_state", "copied")),
+    (rf"{_RECURRENT}\bconv_?(?:1d)?\b", Named("recurrent", "copied")),
+    (rf"{_RECURRENT}\b(?:in_proj|x_proj|dt_proj|out_proj|in_proj_\w+)\b", Named("recurrent", "copied")),
+    (r"(?:^|\.)(?:short_)?conv(?:olution)?\.(?:in_proj|out_proj|conv)\b", Named("convolution", "copied")),
+    # norms
+    (r"(?:^|\.)\w*(?:norm|Norm)\w*(?:\.\d+)?(?:\.(?:weight|bias|scale))?$", Named("norm", "copied")),
+    (r"(?:^|\.)ln_?\w*\.(?:weight|bias)$", Named("norm", "copied")),
+    # latents
+    (r"(?:kv_a_proj_with_mqa|kv_a_proj|q_a_proj)\b", Named("attention_latent", "copied")),
+    (r"kv_b_proj\b", Named("attention_latent", "rows")),
+    (r"q_b_proj\b", Named("attention_q", "rows")),
+    # attention
+    (rf"{_ATTENTION}(?:q_proj|query|wq|q){_END}", Named("attention_q", "rows")),
+    (rf"{_ATTENTION}(?:k_proj|key|wk|k){_END}", Named("attention_k", "kv_heads")),
+    (rf"{_ATTENTION}(?:v_proj|value|wv|v){_END}", Named("attention_v", "kv_heads")),
+    (rf"{_ATTENTION}(?:qkv_proj|query_key_value|Wqkv|c_attn){_END}", Named("qkv", "rows")),
+    (rf"{_ATTENTION}(?:o_proj|out_proj|dense|wo|c_proj){_END}", Named("attention_o", "columns")),
+    (rf"{_ATTENTION}sinks?$", Named("attention_sink", "rows")),
+    # MLPs
+    (_MLP + _UP, Named("mlp", "rows")),
+    (_MLP + _DOWN, Named("mlp", "columns")),
+    (r"^fc1\.(?:weight|bias)$", Named("mlp", "rows")),
+    (r"^fc2\.(?:weight|bias)$", Named("mlp", "columns")),
+    (r"(?:^|\.)(?:wpe|embed_positions|position_embeddings?)\.weight$", Named("position_embedding", "copied")),
+)
+_NAMES = tuple((re.compile(pattern), named) for pattern, named in _PATTERNS)
+_UNCLEAR = Named("other", "copied")
+
+
+def named_by(path: str) -> Named:
+    """What `path`, inside its layer or the model, says of a parameter."""
+    return next((named for pattern, named in _NAMES if pattern.search(path)), _UNCLEAR)
+
 
 _EXPERTS = re.compile(r"^(.*\bexperts)(?:\.(\d+))?\.(.+)$")
+_HEAD = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output_projection)\.(?:weight|bias)$")
 _FUSED = re.compile(r"gate_up_proj|gate_and_up|w13\b|input_linear")
 _TOWERS = (
     ("audio", re.compile(r"audio|speech|sound|wav|whisper")),
@@ -133,7 +147,9 @@ def _layer_stack(parameters: Sequence[Parameter], facts: Mapping[str, Any], coun
         if match := re.match(rf"({re.escape(prefix)}(?:[a-zA-Z_]\w*\.)*?)(\d+)\.", parameter.name):
             sizes[match[1]] = max(sizes.get(match[1], 0), int(match[2]) + 1)
     layers = facts.get("text", {}).get("num_hidden_layers")
-    fitting = [path for path, size in sizes.items() if size == count] or [p for p, size in sizes.items() if size == layers and size <= count]  # fmt: skip
+    fitting = [path for path, size in sizes.items() if size == count]
+    if not fitting and isinstance(layers, int) and layers <= count:  # a model that repeats layers has more caches
+        fitting = [path for path, size in sizes.items() if size == layers]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -189,10 +205,12 @@ class _Reader:
 
     def _is_expert(self, parameter: Parameter) -> bool:
         match = _EXPERTS.match(parameter.name)
-        return match is not None and "shared_experts" not in match[1] and (match[2] is not None or len(parameter.shape) > 1 or "bias" in match[3])  # fmt: skip
+        if match is None or "shared_experts" in match[1]:
+            return False
+        return match[2] is not None or len(parameter.shape) > 1
 
     def _inner(self, parameter: Parameter, cache: LayerCache) -> Iterator[WeightGroup]:
-        named = next((named for pattern, named in _NAMES if pattern.search(parameter.name)), Named("other", "copied"))
+        named = named_by(parameter.name)
         rows, columns = _matrix(parameter)
         if not rows * columns:
             return
@@ -200,8 +218,8 @@ class _Reader:
         if named.role == "qkv":
             yield from self._fused_qkv(parameter, rows, columns, kv_heads, cache)
         elif named.split == "kv_heads":
-            whole = kv_heads is not None and rows % kv_heads == 0
-            yield _group(parameter, named.role, rows, columns, "kv_heads" if whole else "copied", kv_heads if whole else None)  # fmt: skip
+            whole = kv_heads if kv_heads and rows % kv_heads == 0 else None
+            yield _group(parameter, named.role, rows, columns, "kv_heads" if whole else "copied", whole)
         elif _FUSED.search(parameter.name) and named.split == "rows" and rows % 2 == 0:
             yield replace(_group(parameter, named.role, rows // 2, columns, "rows"), count=2)
         elif named.split == "columns" and columns == 1:
@@ -237,7 +255,8 @@ class _Reader:
         for parameter, count in alike.items():
             rows, columns = _matrix(parameter)
             split: Split = "columns" if re.search(r"down_proj|w2\b", parameter.name) and columns > 1 else "rows"
-            yield replace(_group(parameter, "routed_experts", rows, columns, split), count=count, active=_active(active, count))  # fmt: skip
+            group = _group(parameter, "routed_experts", rows, columns, split)
+            yield replace(group, count=count, active=_active(active, count))
 
     def _stacked(self, parameter: Parameter, active: int | None) -> Iterator[WeightGroup]:
         """(experts, out, in), or (experts, in, out), or biases (experts, out)."""
@@ -264,12 +283,12 @@ class _Reader:
         name = parameter.name
         if name == self.facts.get("embedding"):
             return _group(parameter, "embedding", rows, columns, "rows")
-        if name == self.facts.get("head") or re.search(r"(?:^|\.)(?:lm_head|embed_out|output_projection)\.(?:weight|bias)$", name):  # fmt: skip
+        if name == self.facts.get("head") or _HEAD.search(name):
             return _group(parameter, "lm_head", rows, columns, "rows")
         tower = _tower(name)
         if tower is not None:
             return replace(_group(parameter, tower, rows, columns, "copied"), tower=tower)
-        named = next((named for pattern, named in _NAMES if pattern.search(name)), Named("other", "copied"))
+        named = named_by(name)
         role = {"norm": "final_norm", "position_embedding": "position_embedding"}.get(named.role, "other")
         return _group(parameter, role, rows, columns, "copied")
 
@@ -303,7 +322,7 @@ def _group(
 ) -> WeightGroup:
     if parameter.dtype not in PINNED:
         raise UnsupportedConfigError(
-            f"config.json: cannot be measured: {parameter.name} is {parameter.dtype}; bf16, fp16 and fp32 can be counted"
+            f"config.json: cannot be measured: {parameter.name} is {parameter.dtype}; known: {', '.join(PINNED)}"
         )
     storage: StorageFormat | None = PINNED[parameter.dtype]
     return WeightGroup(role, rows, columns, 1, storage, storage is not None, split, kv_heads)

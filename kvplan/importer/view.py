@@ -201,13 +201,22 @@ class ConfigView:
 
     def finish(self) -> tuple[str, ...]:
         """The notes of this view and its children; refuses keys that nobody read and that could change memory."""
-        unread = [name for view in self._all_views() for name in view._unread()]
+        unread = self.unread()
         if unread:
             raise UnsupportedConfigError(
                 f"{self.where}: no rule reads {', '.join(unread[:8])}{' ...' if len(unread) > 8 else ''}, "
                 "which may change memory"
             )
+        return self.notes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes of this view and its children so far."""
         return tuple(note for view in self._all_views() for note in view._notes)
+
+    def unread(self) -> list[str]:
+        """Keys of this view and its children that nobody read and that could change memory, with their paths."""
+        return [name for view in self._all_views() for name in view._unread()]
 
     def _all_views(self) -> Iterator[ConfigView]:
         yield self
