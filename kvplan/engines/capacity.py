@@ -122,14 +122,17 @@ def auto_kv_dtype(model: Model, name: str) -> KvDtype:
     return as_kv_dtype(text.removesuffix("_ds_mla"))
 
 
-def parse_version(text: str | None, newest: tuple[int, int]) -> tuple[int, int]:
-    """(major, minor) of a version as engines print it, such as `0.20.2rc1.dev249`; None: `newest`."""
+Version = tuple[int, ...]
+
+
+def parse_version(text: str | None, newest: Version) -> Version:
+    """(major, minor, patch) of a version as engines print it, such as `0.20.2rc1.dev249`; None: `newest`."""
     if text is None:
         return newest
-    found = re.match(r"\s*v?(\d{1,6})\.(\d{1,6})", text) if isinstance(text, str) else None
+    found = re.match(r"\s*v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?", text) if isinstance(text, str) else None
     if found is None:
         raise InputError(f"engine_version is {quoted(text)}; write it as 0.11 or 0.20.1")
-    return int(found[1]), int(found[2])
+    return int(found[1]), int(found[2]), int(found[3] or 0)
 
 
 def longest_context(bytes_for: Callable[[int], int], pool_bytes: int) -> int | None:

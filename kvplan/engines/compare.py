@@ -63,9 +63,7 @@ def compare(figures: LogFigures, model: Model, gpu: Gpu | None = None, **setting
 
 def log_settings(figures: LogFigures, given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of `engine_capacity` as the log states them; what is `given` counts more."""
-    stated: dict[str, Any] = {"engine": figures.engine, "engine_version": figures.text("version")}
-    if figures.engine == "sglang":
-        stated["engine_version"] = None
+    stated: dict[str, Any] = {"engine": figures.engine, "engine_version": _engine_version(figures)}
     for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
         stated[name] = figures.count(name) or 1
     for name in ("max_model_len", "max_num_batched_tokens", "block_size"):
@@ -74,6 +72,13 @@ def log_settings(figures: LogFigures, given: Mapping[str, Any]) -> dict[str, Any
     if (ratio := figures.number("swa_full_tokens_ratio")) is not None:
         stated["swa_full_tokens_ratio"] = ratio
     return {**stated, **given}
+
+
+def _engine_version(figures: LogFigures) -> str | None:
+    """As printed; a vLLM log that counts its blocks and states no version is one of the older engine (V0)."""
+    if figures.engine != "vllm":
+        return None
+    return figures.text("version") or ("0.8" if "num_blocks" in figures.values else None)
 
 
 # --------------------------------------------------------------------------------------------------------- memory

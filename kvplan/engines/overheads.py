@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvplan.engines.capacity import ceil_div
+from kvplan.engines.capacity import Version, ceil_div
 from kvplan.errors import InputError
 from kvplan.model import Layer, Model
 from kvplan.units import GIB
@@ -33,7 +33,7 @@ class PeakRule(NamedTuple):
     together: bool
 
 
-PEAK_RULES: dict[tuple[int, int], PeakRule] = {
+PEAK_RULES: dict[Version, PeakRule] = {
     (0, 0): PeakRule(SORTED_LOGITS_BYTES, together=False),
     (0, 9): PeakRule(SORTED_LOGITS_BYTES, together=True),
     (0, 10): PeakRule(10, together=True),
@@ -41,7 +41,7 @@ PEAK_RULES: dict[tuple[int, int], PeakRule] = {
 """The rule of each version from there on; 10 B are the logits twice in float32 and once in 16 bits."""
 
 
-def peak_rule(version: tuple[int, int]) -> PeakRule:
+def peak_rule(version: Version) -> PeakRule:
     """The rule of a vLLM version."""
     return PEAK_RULES[max(start for start in PEAK_RULES if start <= version)]
 

@@ -13,6 +13,7 @@ from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.engines.capacity import (
     EngineCapacity,
     Request,
+    Version,
     ceil_div,
     compute_dtype,
     longest_context,
@@ -41,8 +42,8 @@ CAPACITY_LINE = (0, 21)
 """From here the printed cache size is max_concurrency * max_model_len."""
 PREFIX_CACHED_STATES = (0, 24)
 """From here logs of hybrid models show one more state a request: prefix caching is on for them."""
-HYBRID_MANAGER = (0, 9)
-"""From here window layers have groups of their own; before, they were paged like full attention."""
+HYBRID_MANAGER = (0, 9, 1)
+"""From here a request reserves only its window in window layers; before, they were paged like full attention."""
 CHUNK_GROUPS = (0, 14)
 """About from here chunked attention has groups as well; before, it had to be asked for."""
 DOUBLED_IN_FLIGHT = (0, 26)
@@ -122,14 +123,14 @@ def capacity(request: Request, options: VllmOptions) -> EngineCapacity:
     )
 
 
-def _printed_tokens(request: Request, layout: Layout, version: tuple[int, int], blocks: int, concurrency: float) -> int:
+def _printed_tokens(request: Request, layout: Layout, version: Version, blocks: int, concurrency: float) -> int:
     if version >= CAPACITY_LINE:
         return int(concurrency * request.max_model_len)  # a float product, cut off: as vLLM computes it
     smallest = min(group[0].block for group in layout.groups)
     return blocks // len(layout.groups) * smallest * request.context_parallel
 
 
-def admission_rule(request: Request, options: VllmOptions, version: tuple[int, int]) -> Admission:
+def admission_rule(request: Request, options: VllmOptions, version: Version) -> Admission:
     """How many tokens and states a request reserves in this version."""
     prefix = version >= PREFIX_CACHED_STATES if options.prefix_caching is None else options.prefix_caching
     asynchronous = version >= DOUBLED_IN_FLIGHT if options.async_scheduling is None else options.async_scheduling
@@ -216,9 +217,11 @@ def state_rule(model: Model, options: VllmOptions) -> StateRule:
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
-def _notes(request: Request, options: VllmOptions, layout: Layout, version: tuple[int, int]) -> tuple[str, ...]:
+def _notes(request: Request, options: VllmOptions, layout: Layout, version: Version) -> tuple[str, ...]:
     kinds = {group[0].spec.kind for group in layout.groups}
     found = []
+    if request.engine_version is None:
+        found.append(f"engine_version is not given: the rules of {'.'.join(map(str, NEWEST))} are used")
     if len(layout.groups) > 1:
         found.append(
             f"{len(layout.groups)} groups of layers share one pool of blocks, so the printed cache size is not the "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 from kvplan.attention import CachePart
-from kvplan.engines.capacity import Request, ceil_div
+from kvplan.engines.capacity import Request, Version, ceil_div
 from kvplan.engines.layers import CacheSpec
 from kvplan.engines.vllm_pages import Layout, Placed
 from kvplan.errors import InputError
@@ -35,7 +35,7 @@ def is_packed(model: Model) -> bool:
     return any(layer.cache.kind == "compressed" for layer, _ in model.layer_runs)
 
 
-def packed_layout(request: Request, draft_layers: int, version: tuple[int, int]) -> Layout:
+def packed_layout(request: Request, draft_layers: int, version: Version) -> Layout:
     """The five kinds as groups. Raises InputError where the pages are not known."""
     if request.kv.name != "fp8":
         raise InputError(f"how vLLM pages compressed attention is known for kv_dtype fp8 only, not {request.kv.name}")
@@ -49,7 +49,7 @@ def packed_layout(request: Request, draft_layers: int, version: tuple[int, int])
     return Layout(groups, _block_bytes(version)(groups, rows * sum(sizes)))
 
 
-def _block_bytes(version: tuple[int, int]) -> Callable[[Sequence[Group], int], int]:
+def _block_bytes(version: Version) -> Callable[[Sequence[Group], int], int]:
     return _dense_bytes if version >= DENSE else _bucketed_bytes if version >= BUCKETED else _tuple_bytes
 
 
@@ -127,7 +127,7 @@ def _row_count(counts: Sequence[int]) -> int:
     return min(range(counts[0], max(counts) + 1), key=lambda rows: (sum(-count % rows for count in counts), -rows))
 
 
-def _padded(pages: Group, main: Group, version: tuple[int, int]) -> Group:
+def _padded(pages: Group, main: Group, version: Version) -> Group:
     """Before the dense layout every page is as large as the next larger one of the compressed rows."""
     if version >= DENSE:
         return pages

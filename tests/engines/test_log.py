@@ -177,6 +177,12 @@ def test_the_log_of_a_known_model_agrees_line_by_line() -> None:
     }  # fmt: skip
 
 
+def test_a_log_of_the_older_engine_agrees_without_stating_its_version() -> None:
+    found = by_label(compare(read_log(V0), published("meta-llama/Llama-3.2-3B-Instruct")))
+    assert found["GPU blocks"].agrees  # 23.46 GiB / (16 x 114,688 B) = 13,727 of 13,724, rounded to 0.01 GiB
+    assert found["requests at once"].agrees
+
+
 def test_a_hybrid_model_agrees_by_the_newer_rule() -> None:
     found = by_label(compare(read_log(NEW_VLLM), published("Qwen/Qwen3.5-4B")))
     assert found["cache size"].agrees

@@ -223,6 +223,12 @@ def test_the_default_batch_follows_from_memory() -> None:
     assert default_batched_tokens(define_gpu(name="S", usable_bytes=24 * GIB)) == 2048
 
 
+def test_rules_of_the_newest_version_are_used_with_a_note_where_none_is_given() -> None:
+    found = engine_capacity(model((32, FULL)), pool_bytes=GIB, max_model_len=5000)
+    assert found.tokens == int(512 / 313 * 5000)
+    assert found.notes == ("engine_version is not given: the rules of 0.33 are used",)
+
+
 def test_a_batch_that_is_not_given_is_noted_where_it_matters() -> None:
     assert any("8192 is assumed" in note for note in ask(model((5, FULL), (25, WINDOW)), GIB).notes)
     assert ask(model((5, FULL)), GIB).notes == ()
