@@ -173,11 +173,14 @@ def _check_scores(scores: int) -> None:
         )
 
 
-def check_positions(positions: torch.Tensor, limit: int) -> None:
-    """Positions must be within the position table, or the longest context."""
+def check_positions(positions: torch.Tensor, shape: torch.Size, limit: int) -> torch.Tensor:
+    """Positions as (B, S), whole numbers within the position table or the longest context; (S,) serves all rows."""
+    if positions.dtype != torch.int64 or tuple(positions.shape) not in (shape, (1, shape[1]), (shape[1],)):
+        raise InputError(f"positions must be whole numbers of shape {tuple(shape)}, not {tuple(positions.shape)}")
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= limit:
         raise InputError(f"positions go from 0 to {limit - 1}, and one here is {low if low < 0 else high}")
+    return positions.expand(shape)
 
 
 def _check_lengths(lengths: torch.Tensor | None, batch: int, columns: int) -> None:

@@ -56,13 +56,14 @@ def model_like(model: TinyDecoder) -> Model:
 
 def cache_formula(cache: Cache) -> Formula:
     """The planner's bytes for the columns that `cache` has memory for; they equal `cache.nbytes`."""
-    shape, rows = cache.shape, cache.batch_size
-    columns = cache.read(0)[0].shape[2]
+    shape, columns = cache.shape, cache.read(0)[0].shape[2]
+    held = cache.layers[0][0].numel() // (shape.num_kv_heads * shape.head_dim)  # columns of all rows, or of all blocks
     is_int8 = isinstance(cache, QuantizedCache)
     kv_dtype = "int8_per_token_head" if is_int8 else PLANNER_DTYPES[shape.dtype]
     twice = 2 if shape.dtype == "float64" and not is_int8 else 1  # no engine stores 8 bytes a value
-    total = twice * _only_cache(_layer_cache(shape, None), shape.num_layers).cache_bytes(columns, rows, kv_dtype)
+    total = twice * _only_cache(_layer_cache(shape, None), shape.num_layers).cache_bytes(held, 1, kv_dtype)
     width = f"({shape.head_dim} x 1 B + 4 B)" if is_int8 else f"{shape.head_dim} x {cache.dtype.itemsize} B"
+    rows = held // max(columns, 1)
     text = f"2 x {shape.num_layers} layers x {shape.num_kv_heads} KV heads x {width} x {columns} columns x {rows} rows"
     return Formula(total, text)
 

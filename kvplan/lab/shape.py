@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from kvplan.errors import InputError
+from kvplan.errors import InputError, shorten
 from kvplan.lab.limits import (
     MAX_CONTEXT,
     MAX_HEADS,
@@ -49,6 +50,7 @@ class Shape:
         one_of("position encoding", self.position, POSITIONS)
         one_of("norm", self.norm, ("layer", "rms"))
         one_of("mlp", self.mlp, ("gelu", "swiglu"))
+        self._check_numbers()
         self._check_sizes()
         self._check_heads()
 
@@ -89,6 +91,11 @@ class Shape:
         if self.window is not None:
             whole_number("window", self.window, 1, MAX_CONTEXT)
         whole_number("the number of parameters", self.matrix_elements, 1, MAX_PARAMETERS)
+
+    def _check_numbers(self) -> None:
+        for name, value in (("rope_theta", self.rope_theta), ("norm_eps", self.norm_eps)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise InputError(f"{name} must be a positive number, not {shorten(value)!r}")
 
     def _check_heads(self) -> None:
         if self.num_attention_heads % self.num_kv_heads:

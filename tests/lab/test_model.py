@@ -86,6 +86,8 @@ def test_padding_changes_nothing_for_the_tokens_before_it():
         ({"head_dim": 2048}, "from 1 to 1,024"),
         ({"vocab_size": 10_000_000}, "number of parameters"),
         ({"window": 0}, "window"),
+        ({"rope_theta": 0}, "rope_theta must be a positive number"),
+        ({"norm_eps": float("nan")}, "norm_eps must be a positive number"),
         ({"num_layers": True}, "num_layers"),
         ({"position": "rotary"}, "position encoding"),
         ({"norm": "batch"}, "the choice is layer, rms"),
@@ -133,6 +135,15 @@ def test_a_position_beyond_the_learned_table_is_refused_before_the_cache_is_touc
         model([5], cache)
     assert cache.length.tolist() == [4]
     assert cache.read(0)[0].shape[2] == 4
+
+
+@pytest.mark.parametrize("positions", [torch.arange(2), torch.arange(8).view(2, 4), torch.ones(3), torch.tensor(-1)])
+def test_positions_must_fit_the_ids(positions):
+    model = TinyDecoder()
+    cache = DynamicCache(model)
+    with pytest.raises(InputError, match="positions"):
+        model([1, 2, 3], cache, positions=positions)
+    assert cache.length.tolist() == [0]
 
 
 def test_a_call_that_would_hang_the_server_is_refused():

@@ -39,6 +39,16 @@ def test_a_quantized_cache_holds_what_the_planner_says_of_int8_with_scales():
     assert cache.nbytes == planned
 
 
+@pytest.mark.parametrize("name", ["dynamic", "static", "paged", "sliding", "quantized"])
+def test_the_formula_follows_a_cache_that_lost_a_row(name):
+    model = lab.TinyDecoder(window=4)
+    cache = lab.new_cache(lab.CACHES[name], model, 3, 8)
+    model([[1, 2, 3], [4, 5, 6], [7, 8, 9]], cache)
+    assert lab.cache_formula(cache).bytes == cache.nbytes
+    cache.compact([0, 2])
+    assert lab.cache_formula(cache).bytes == cache.nbytes
+
+
 def test_a_float64_decoder_is_planned_as_fp32_and_says_so():
     planned = lab.model_like(lab.TinyDecoder(dtype="float64"))
     assert planned.dtype.name == "fp32"
