@@ -85,6 +85,7 @@ def grouped(placed: Sequence[Placed]) -> Layout:
 
 
 def worst_stage_bytes(placed: Sequence[Placed]) -> int:
+    """Bytes of one block on the pipeline stage that holds the most."""
     totals: dict[int, int] = {}
     for layer in placed:
         totals[layer.stage] = totals.get(layer.stage, 0) + layer.page_bytes
