@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -371,7 +371,7 @@ def _to_table(made: object) -> dict[str, Any]:
 
 def model_to_table(model: Model) -> dict[str, Any]:
     """`model` as the table of a preset file."""
-    table = {"schema": SCHEMA, **_to_table(model), "num_params": model.num_params}
+    table = {"schema": SCHEMA, **_to_table(replace(model, layers=())), "num_params": model.num_params}  # runs below
     weights = table.pop("weights", [])
     del table["layers"]
     table.pop("id", None)

@@ -148,7 +148,8 @@ def to_link(scenario: Scenario) -> str:
 
 def to_fields(scenario: Scenario) -> dict[str, str]:
     """The keys and values of the link of `scenario`. Raises LinkError."""
-    values = {field.key: _written(getattr(scenario, field.setting)) for field in FIELDS}
+    values = dict.fromkeys((field.key for field in FIELDS), "")
+    values |= {field.key: _written(getattr(scenario, field.setting)) for field in _SETTING_FIELDS}
     extra: dict[str, str] = {}
     for thing in THINGS:
         found = getattr(scenario, thing.setting)

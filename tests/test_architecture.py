@@ -83,8 +83,8 @@ def test_only_the_lab_and_the_measuring_worker_import_torch(path: Path) -> None:
 
 
 @each_file
-def test_only_figures_and_pages_import_plotly(path: Path) -> None:
-    assert "plotly" not in packages(path) or layer(path) in {"charts", "ui"}
+def test_only_figures_reports_and_pages_import_plotly(path: Path) -> None:
+    assert "plotly" not in packages(path) or layer(path) in {"charts", "report", "ui"}
 
 
 def test_the_app_computes_nothing() -> None:

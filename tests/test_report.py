@@ -1,0 +1,302 @@
+"""Files of plans, sweeps and comparisons: the same numbers, the inputs and the link in each, and nothing that runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from hypothesis import given
+
+from kvplan import charts
+from kvplan.errors import InputError
+from kvplan.hardware import define_gpu
+from kvplan.plan import MemoryPlan, Scenario, plan
+from kvplan.report import (
+    MAX_SHOWN_ROWS,
+    Figure,
+    compare,
+    comparison_rows,
+    part_bytes,
+    plan_csv,
+    plan_html,
+    plan_json,
+    plan_markdown,
+    setting_rows,
+    sweep_csv,
+    sweep_html,
+    sweep_json,
+    sweep_markdown,
+    table_csv,
+)
+from kvplan.share import from_comparison_link, from_link
+from kvplan.sweep import sweep
+from kvplan.units import GIB
+from tests.examples import LLAMA_8B, SMALL_GPU, scenarios
+
+SCENARIO = Scenario(
+    replace(LLAMA_8B, source="https://example.org/config"), SMALL_GPU, context_length=4096, batch_size=2
+)
+PLAN = plan(SCENARIO)
+HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/p.png) $x$ | `a` :material/home:"
+HOSTILE_SCENARIO = Scenario(replace(LLAMA_8B, source=HOSTILE, notes=(HOSTILE, "=1+1")), SMALL_GPU)
+
+ALL_PLAN_FILES = pytest.mark.parametrize("write", [plan_csv, plan_json, plan_markdown, plan_html])
+ALL_SWEEP_FILES = pytest.mark.parametrize("write", [sweep_csv, sweep_json, sweep_markdown, sweep_html])
+
+
+class _Text(HTMLParser):
+    """The tags of a page, and its text outside scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] not in ("script", "style"):
+            self.words.append(data)
+
+
+# -------------------------------------------------------------------------------------------------------- every file
+
+
+@ALL_PLAN_FILES
+def test_every_file_of_a_plan_carries_inputs_sources_numbers_and_a_link_that_opens(
+    write: Callable[[MemoryPlan, str], str],
+) -> None:
+    text = write(PLAN, "https://plan.example/")
+    for wanted in ("4096", str(PLAN.cache_bytes), str(PLAN.weight_bytes), "given by the user"):
+        assert wanted in text
+    link = re.search(r"https://plan.example/\?[\w=&;%.-]+", text)
+    assert link is not None
+    assert from_link(link[0]) == SCENARIO
+
+
+@ALL_SWEEP_FILES
+def test_every_file_of_a_sweep_carries_inputs_sources_and_a_link_that_opens(
+    write: Callable[[pd.DataFrame, Scenario], str],
+) -> None:
+    text = write(sweep(SCENARIO, batch_size=[1, 2]), SCENARIO)
+    assert "context length (tokens)" in text or '"context_length": 4096' in text
+    assert "example.org/config" in text
+    link = re.search(r"\?v=1&(amp;)?model=[\w=&;%.-]*", text)
+    assert link is not None
+    assert from_link(link[0]) == SCENARIO
+
+
+@ALL_PLAN_FILES
+def test_a_scenario_that_fits_in_no_link_says_so_in_its_files(write: Callable[[MemoryPlan], str]) -> None:
+    assert "no link: the model" in write(plan(Scenario(replace(LLAMA_8B, name="<b>"), SMALL_GPU)))
+
+
+def test_every_setting_has_words() -> None:
+    rows = dict(setting_rows(SCENARIO))
+    assert rows["weight precision"] == "as published"
+    assert rows["run-time overhead (bytes)"] == "an estimate"
+    assert not any("_" in label for label in rows)
+
+
+# ---------------------------------------------------------------------------------------------------------- the plan
+
+
+def test_the_json_of_a_plan_holds_its_numbers_as_ints() -> None:
+    read = json.loads(plan_json(PLAN))
+    assert read["result"]["cache_bytes"] == 2 * 32 * 8 * 128 * 4096 * 2 * 2
+    assert sum(read["result"]["parts"].values()) == SMALL_GPU.usable_bytes
+    assert sum(term["bytes"] for term in read["terms"]) == PLAN.total_bytes
+    assert read["inputs"]["model"] == {"id": "", "name": LLAMA_8B.name}
+
+
+@given(scenarios())
+def test_the_parts_of_a_plan_add_up_to_its_capacity(scenario: Scenario) -> None:
+    assert sum(part_bytes(plan(scenario)).values()) == scenario.gpu.usable_bytes
+
+
+def test_the_csv_of_a_plan_is_a_table_of_sections() -> None:
+    rows = list(csv.DictReader(io.StringIO(plan_csv(PLAN))))
+    assert [row["section"] for row in rows if row["section"] != "term"].count("link") == 1
+    exact = {row["what"]: row["exact"] for row in rows if row["section"] == "result"}
+    assert int(exact["KV cache"]) == PLAN.cache_bytes
+
+
+def test_a_shortfall_stays_a_number_in_csv() -> None:
+    short = plan(SCENARIO.with_changes(batch_size=1000))
+    exact = {row["what"]: row["exact"] for row in csv.DictReader(io.StringIO(plan_csv(short)))}
+    assert int(exact["free"]) == short.free_bytes < 0
+
+
+# --------------------------------------------------------------------------------------------------------- the sweep
+
+TABLE = sweep(SCENARIO, context_length=[1024, 2048], kv_dtype=["bf16", "q8_0/q4_0"], weight_dtype=[None, "fp8"])
+SHOWN = TABLE[TABLE["context_length"] == 2048]
+
+
+@pytest.mark.parametrize("table", [TABLE, SHOWN, SHOWN.iloc[:0]], ids=["all", "filtered", "none"])
+def test_a_sweep_exports_exactly_the_rows_it_is_given(table: pd.DataFrame) -> None:
+    back = pd.read_csv(io.StringIO(sweep_csv(table, SCENARIO)), comment="#")
+    assert list(back.columns) == list(table.columns)
+    assert back.to_numpy().tolist() == table.astype(object).to_numpy().tolist()
+    read = json.loads(sweep_json(table, SCENARIO))
+    assert read["columns"] == list(table.columns)
+    assert read["rows"] == table.astype(object).to_numpy().tolist()
+
+
+@pytest.mark.parametrize("write", [sweep_markdown, sweep_html])
+def test_the_table_on_a_page_has_every_row_and_cell(write: Callable[[pd.DataFrame, Scenario], str]) -> None:
+    text = write(TABLE, SCENARIO)
+    for size in TABLE["total_bytes"]:
+        assert text.count(str(size)) >= (TABLE["total_bytes"] == size).sum()
+
+
+@pytest.mark.parametrize("write", [sweep_markdown, sweep_html])
+def test_a_table_too_long_to_show_is_refused_and_not_cut(write: Callable[[pd.DataFrame, Scenario], str]) -> None:
+    table = sweep(SCENARIO, context_length=range(1, MAX_SHOWN_ROWS + 2))
+    with pytest.raises(InputError, match=r"has 20,001 rows; Markdown and HTML hold at most 20,000, so use CSV or JSON"):
+        write(table, SCENARIO)
+
+
+def test_a_missing_value_is_null_in_json_and_empty_elsewhere() -> None:
+    table = pd.DataFrame({"heads": pd.array([8, None], dtype="Int64"), "rent": [0.5, None], "name": ["a", None]})
+    assert json.loads(sweep_json(table, SCENARIO))["rows"] == [[8, 0.5, "a"], [None, None, None]]
+    assert table_csv(table) == "heads,rent,name\n8,0.5,a\n,,\n"
+
+
+# ------------------------------------------------------------------------------------------------------ what runs
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t"])
+def test_no_cell_is_a_formula_to_a_spreadsheet(start: str) -> None:
+    cell = f"{start}cmd|' /C calc'!A0"
+    table = pd.DataFrame({cell: ["x"], "name": [cell], "kind": pd.Categorical([cell]), "bytes": [-1]})
+    head, row = list(csv.reader(io.StringIO(table_csv(table), newline="")))
+    assert (head[0], row) == (f"'{cell}", ["x", f"'{cell}", f"'{cell}", "-1"])
+    scenario = Scenario(replace(LLAMA_8B, source=cell), SMALL_GPU)
+    cells = [field for line in csv.reader(io.StringIO(plan_csv(plan(scenario)))) for field in line]
+    assert not any(field.startswith(("=", "+", "@")) for field in cells)
+
+
+def test_a_cell_stays_on_its_line() -> None:
+    assert table_csv(pd.DataFrame({"a": ["x\r=1+1\n=2", "b"]})) == "a\nx =1+1 =2\nb\n"
+
+
+def test_a_page_shows_hostile_text_as_text() -> None:
+    for page in (plan_html(plan(HOSTILE_SCENARIO)), sweep_html(TABLE, HOSTILE_SCENARIO, title=HOSTILE)):
+        read = _Text(page)
+        assert "alert(1)" in "".join(read.words)
+        assert {tag for tag, _ in read.tags} <= {
+            "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "div", "table", "caption",
+            "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "script", "code",
+        }  # fmt: skip
+        assert [tag for tag, _ in read.tags].count("script") in (0, 5)  # three figures, their program, its call
+
+
+def test_a_figure_cannot_end_the_script_that_it_stands_in() -> None:
+    figure = Figure("</script><b>", "' onload='x", {"data": [{"name": "</script><img src=x>"}], "layout": {}})
+    read = _Text(sweep_html(TABLE, SCENARIO, [figure]))
+    assert [tag for tag, _ in read.tags].count("script") == 3
+    assert not {"b", "img"} & {tag for tag, _ in read.tags}
+    assert not any("onload" in attributes for _, attributes in read.tags)
+
+
+def test_a_page_asks_no_server_for_anything() -> None:
+    read = _Text(plan_html(PLAN))
+    assert not any({"src", "href"} & set(attributes) for _, attributes in read.tags)
+    policy = next(attributes["content"] for _, attributes in read.tags if "http-equiv" in attributes)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+
+
+def test_markdown_shows_hostile_text_as_text() -> None:
+    text = plan_markdown(plan(HOSTILE_SCENARIO))
+    body = text.partition("## Link")[0]
+    assert "<script" not in body
+    assert not re.search(r"(?<!\\)!\[|(?<!\\)\]\(", body)
+    assert "://" not in body
+    assert ":material" not in body
+    for line in body.splitlines():
+        if line.startswith("| "):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (3, 4)
+
+
+# -------------------------------------------------------------------------------------------------------- the figures
+
+
+def test_the_figures_of_a_page_hold_the_plans_own_numbers() -> None:
+    page = plan_html(PLAN)
+    figures = [json.loads(text) for text in re.findall(r"<script type='application/json'>(.*?)</script>", page)]
+    bar, curve, _ = figures
+    sizes = {trace["customdata"][0][0] for trace in bar["data"]}
+    assert {PLAN.cache_bytes, PLAN.free_bytes, PLAN.runtime.typical_bytes} <= sizes
+    assert len(curve["data"]) == len(charts.cache_against_weights(PLAN, TABLE)["data"])
+
+
+# --------------------------------------------------------------------------------------------------------- comparison
+
+
+@given(scenarios(), scenarios())
+def test_the_differences_of_the_parts_add_up_to_that_of_the_capacity(first: Scenario, second: Scenario) -> None:
+    *parts, capacity = compare(first, second).parts
+    assert capacity.difference == second.gpu.usable_bytes - first.gpu.usable_bytes
+    assert sum(part.difference for part in parts) == capacity.difference
+    assert all(part.difference == part.second - part.first for part in parts)
+
+
+def test_a_comparison_says_what_changed_and_by_how_many_bytes() -> None:
+    found = compare(SCENARIO, SCENARIO.with_changes(kv_dtype="fp8", batch_size=3))
+    assert [tuple(change) for change in found.settings] == [
+        ("sequences at once", "2", "3"),
+        ("KV cache precision", "bf16", "fp8"),
+    ]
+    differences = {part.what: part.difference for part in found.parts}
+    one = 2 * 32 * 8 * 128 * 4096  # values of one sequence
+    assert differences["KV cache"] == 3 * one * 1 - 2 * one * 2
+    assert differences["weights"] == 0
+    assert differences["free"] == one
+    assert found.sentence == "The second takes 256.0 MiB less on each GPU; both fit"
+
+
+def test_a_scenario_compared_with_itself_changes_nothing() -> None:
+    found = compare(SCENARIO, SCENARIO)
+    assert found.settings == ()
+    assert {part.difference for part in found.parts} == {0}
+    assert found.sentence == "The second takes exactly as much on each GPU; both fit"
+    assert all(change.first == change.second for change in found.limits)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [(2, 1000, "only the first fits"), (1000, 2, "only the second fits"), (1000, 999, "neither fits")],
+)
+def test_a_comparison_says_which_fits(first: int, second: int, verdict: str) -> None:
+    found = compare(SCENARIO.with_changes(batch_size=first), SCENARIO.with_changes(batch_size=second))
+    assert found.sentence.endswith(verdict)
+
+
+def test_models_of_one_name_still_differ_in_words() -> None:
+    found = compare(SCENARIO, SCENARIO.with_changes(num_kv_heads=4))
+    saved = 32 * 2 * 4 * 128 * 4096  # four heads fewer in the k and v weights of every layer
+    assert [change.what for change in found.settings] == ["KV heads", "parameters"]
+    assert {part.what: part.difference for part in found.parts}["weights"] == -2 * saved
+
+
+def test_a_comparison_is_itself_a_link() -> None:
+    other = SCENARIO.with_changes(gpu=define_gpu(name="Other", usable_bytes=GIB))
+    assert from_comparison_link(compare(SCENARIO, other).link) == (SCENARIO, other)
+
+
+def test_the_rows_of_a_comparison_are_words() -> None:
+    rows = comparison_rows(compare(SCENARIO, SCENARIO.with_changes(batch_size=3)))
+    assert ("sequences at once", "2", "3", "") in rows
+    cache = next(row for row in rows if row[0] == "KV cache")
+    assert cache[3] == "+536,870,912 B"
