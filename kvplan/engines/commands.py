@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from kvplan.engines.capacity import compute_dtype
 from kvplan.engines.launch import Launch, llamacpp_types, single_cache_dtype
-from kvplan.engines.llamacpp import ollama_context
 from kvplan.errors import InputError
 
 _REPOSITORY = re.compile(r"huggingface\.co/([\w.-]{1,96}/[\w.-]{1,96})")
@@ -80,7 +79,6 @@ def _ollama(launch: Launch) -> Words:
     type_k, type_v = llamacpp_types(launch)
     if type_k != type_v or type_k not in ("f16", "q8_0", "q4_0"):
         raise InputError(f"Ollama has one cache type for K and V: f16, q8_0 or q4_0, not {launch.kv_dtype}")
-    ollama_context(launch.context_length, launch.batch_size)  # refuses what cannot be multiplied
     quantized = ["OLLAMA_FLASH_ATTENTION=1", f"OLLAMA_KV_CACHE_TYPE={type_k}"] if type_k != "f16" else []
     return [
         f"OLLAMA_CONTEXT_LENGTH={launch.context_length}", f"OLLAMA_NUM_PARALLEL={launch.batch_size}", *quantized,

@@ -6,7 +6,6 @@ Read from `src/llama-kv-cache.cpp` and `src/llama-memory-recurrent.cpp`, and che
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from kvplan.attention import CachePart, LayerCache, StatePart
 from kvplan.dtypes import WEIGHT_FORMATS, KvDtype, kv_dtype
@@ -232,8 +231,3 @@ def compute_buffer_bytes(vocab_size: int, ubatch: int = UBATCH) -> int:
 def ollama_context(num_ctx: int, num_parallel: int) -> int:
     """The context that Ollama asks of llama.cpp: every parallel request gets `num_ctx`."""
     return whole_number(num_ctx, "num_ctx") * whole_number(num_parallel, "num_parallel")
-
-
-def printed_mib(count: int) -> Fraction:
-    """MiB as the log prints them, to two digits (halves go to the even digit, as printf does)."""
-    return Fraction(f"{count / MIB:.2f}")

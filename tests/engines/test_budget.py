@@ -84,6 +84,12 @@ def test_the_default_fraction_is_the_versions() -> None:
     assert ask(memory_fraction=None, engine_version="0.33").requested_bytes == -(-80 * GIB * 92 // 100)
 
 
+def test_sglangs_default_fraction_leaves_its_own_reserve() -> None:
+    reserve = 512 + 1.5 * 8192 + 1024 / 8 + 2 * 256  # MiB, of 80 GiB with chunks of 8,192 tokens
+    found = ask(engine="sglang", memory_fraction=None)
+    assert found.requested_bytes == 80 * GIB - int(reserve * 2**20)
+
+
 def test_a_figure_from_a_log_replaces_an_estimate_and_other_replaces_all() -> None:
     one = pool_budget(llama(), gpu(), Flags(), [measured("activation", GIB, "a log")])
     assert [part.measured for part in one.overheads] == [True, False, False]
