@@ -397,15 +397,15 @@ SIZES = (
 def all_runs(model: Any) -> list[dict[str, Any]]:
     """A run with a static cache where there is one, and runs with a dynamic one: one length where both agree to work,
     else two, and longer ones where layers share entries between tokens."""
-    found = [attempt(model, static_run)]
     tokens, more = DYNAMIC_TOKENS
-    found.append(attempt(model, dynamic_run, tokens))
+    attempt = Attempts(list(ways(model)))
+    found = [attempt(static_run), attempt(dynamic_run, tokens)]
     if all("failed" in run for run in found):
-        return [attempt(model, own_run, length) for length in DYNAMIC_TOKENS]
+        return [attempt(own_run, length) for length in DYNAMIC_TOKENS]
     if any(layer["class"] not in PLAIN_LAYERS for layer in found[-1].get("layers", ())):
-        return [found[0], *(attempt(model, dynamic_run, length) for length in long_lengths(found[-1]))]
+        return [found[0], *(attempt(dynamic_run, length) for length in long_lengths(found[-1]))]
     if any("failed" in run for run in found):
-        found.append(attempt(model, static_run if "failed" in found[1] else dynamic_run, more))
+        found.append(attempt(static_run if "failed" in found[1] else dynamic_run, more))
     return found
 
 
@@ -416,34 +416,47 @@ def long_lengths(run: Mapping[str, Any]) -> tuple[int, ...]:
     return (block, 2 * block)
 
 
-def attempt(model: Any, run: Callable[..., dict[str, Any]], *settings: Any) -> dict[str, Any]:
-    """`run` in the cheapest way that works: without attention and MLPs, with attention, with both, the decoder alone.
+class Attempts:
+    """Runs in the cheapest way that works; the way that worked is tried first by the next run."""
 
-    Where none works, the reason of the first that is not about a stand-in.
-    """
-    reasons = []
-    for target, way, stand_ins in ways(model):
-        if way:
-            target.config._attn_implementation = way
-        try:
-            with without_mlps(target) if stand_ins else contextlib.nullcontext():
-                return run(target, *settings)
-        except MemoryError:
-            raise
-        except Exception as error:
-            reasons.append(in_one_line(error))
-    return {"failed": reasons[-1], "capacity": None}
+    def __init__(self, ways: list[tuple[Any, str | None, bool]]) -> None:
+        self.ways = ways
+
+    def __call__(self, run: Callable[..., dict[str, Any]], *settings: Any) -> dict[str, Any]:
+        """What `run` sees; where it fails in every way, the last reason."""
+        reasons = []
+        for way in list(self.ways):
+            try:
+                found = self._run(way, run, settings)
+            except MemoryError:
+                raise
+            except Exception as error:
+                reasons.append(in_one_line(error))
+            else:
+                self.ways.sort(key=lambda other: other is not way)
+                return found
+        return {"failed": reasons[-1], "capacity": None}
+
+    def _run(self, way: tuple[Any, str | None, bool], run: Callable[..., Any], settings: Any) -> dict[str, Any]:
+        target, attention, passes_over_mlps = way
+        if attention is not None:
+            target.config._attn_implementation = attention
+        with without_mlps(target) if passes_over_mlps else contextlib.nullcontext():
+            found: dict[str, Any] = run(target, *settings)
+        return found
 
 
 def ways(model: Any) -> Iterator[tuple[Any, str | None, bool]]:
-    """(what to run, how it attends, whether MLPs are passed over), cheapest first."""
-    yield model, None, True
-    if model.config._attn_implementation != "eager":
+    """(what to run, how it attends, whether MLPs are passed over), cheapest first: without attention and MLPs, with
+    attention, with both, the decoder of a wrapper alone."""
+    fast = model.config._attn_implementation
+    yield model, fast, True
+    if fast != "eager":
         yield model, "eager", True
-    yield model, None, False
+    yield model, "eager" if fast else None, False
     decoder = dict(model.named_modules()).get(decoder_path(model))
     if decoder is not None and decoder is not model:
-        yield decoder, None, True
+        yield decoder, fast, True
 
 
 def static_run(model: Any, tokens: int = STATIC_TOKENS) -> dict[str, Any]:
