@@ -97,8 +97,11 @@ def line_of(file: Path, message: str) -> int:
     if stated is not None:
         return int(stated[1])
     try:
-        table, text = read_toml(file), file.read_text(encoding="utf-8")
-    except (KvplanError, OSError):
+        text = file.read_text(encoding="utf-8")
+        if message.endswith("(at end of document)"):
+            return len(text.splitlines())
+        table = read_toml(file)
+    except (KvplanError, OSError, ValueError):
         return 1
     return text.count("\n", 0, _position(text, _steps(message, table))) + 1
 
@@ -108,9 +111,16 @@ def _steps(message: str, table: Mapping[str, Any]) -> list[str | int]:
     first = message.split(" ", 1)[0]
     steps: list[str | int] = [key or int(index) for key, index in re.findall(_STEP, first)]
     if not steps or steps[0] not in table:
-        steps = next(([word] for word in re.findall(r"[\w-]+", message) if word in table), [])
+        steps = _mentioned(re.findall(r"[\w-]+", message), table)
     unknown = re.search(r"unknown key '([^']+)'", message)
     return [*steps, unknown[1]] if unknown and unknown[1] not in steps else steps
+
+
+def _mentioned(words: list[str], table: Mapping[str, Any]) -> list[str | int]:
+    """The first setting of a scenario, else the first key of the file, that a message mentions."""
+    settings = table.get("fields")
+    inside = [word.lower() for word in words if isinstance(settings, Mapping) and word.lower() in settings]
+    return ["fields", inside[0]] if inside else next(([word] for word in words if word in table), [])
 
 
 def _position(text: str, steps: list[str | int]) -> int:
