@@ -136,17 +136,19 @@ def _balance_line(figures: LogFigures) -> Line | None:
 # ----------------------------------------------------------------------------------------------- vLLM and SGLang
 
 
+def _pool_names(figures: LogFigures) -> tuple[str, ...]:
+    """The figures that make the pool: SGLang prints K and V, or latent rows, or both pools of a window model."""
+    ways = (("pool_bytes",), ("k_bytes", "v_bytes"), ("latent_bytes",), ("window_pool_bytes",))
+    return next((names for names in ways if all(name in figures.values for name in names)), ())
+
+
 def _pool_bytes(figures: LogFigures) -> int | None:
-    """The printed pool; SGLang prints K and V, or latent rows, or the window pool."""
-    if (pool := figures.count("pool_bytes")) is not None:
-        return pool
-    names = ("k_bytes", "v_bytes", "latent_bytes")
-    halves = [size for name in names if (size := figures.count(name)) is not None]
-    return figures.count("window_pool_bytes") if not halves else sum(halves)
+    names = _pool_names(figures)
+    return sum(figures.count(name) or 0 for name in names) if names else None
 
 
 def _pool_slack(figures: LogFigures) -> int:
-    return sum(figures.digits.get(name, 0) for name in ("pool_bytes", "k_bytes", "v_bytes", "latent_bytes"))
+    return sum(figures.digits[name] for name in _pool_names(figures))
 
 
 def _paged_lines(figures: LogFigures, model: Model, given: Mapping[str, Any]) -> Iterator[Line]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvplan.attention import CombinedCache, FullAttention, LatentAttention, SlidingAttention
+from kvplan.attention import CombinedCache, CrossAttention, FullAttention, LatentAttention, SlidingAttention
 from kvplan.engines import engine_capacity
 from kvplan.engines.llamacpp import cache_type_name, compute_buffer_bytes, kv_bytes, ollama_context
 from kvplan.errors import DtypeError, InputError, UnknownNameError
@@ -157,3 +157,8 @@ def test_ollama_multiplies_the_context_by_its_slots() -> None:
     assert ollama_context(8192, 4) == 32768
     with pytest.raises(InputError, match="num_parallel is 0"):
         ollama_context(8192, 0)
+
+
+def test_layers_that_llamacpp_stores_in_an_unknown_way_are_refused() -> None:
+    with pytest.raises(InputError, match=r"how llama\.cpp stores cross-attention is not known here"):
+        kv_bytes(model((1, FULL), (1, CrossAttention(8, 128, 1600))), 512)

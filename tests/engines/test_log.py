@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvplan.define import define_model
@@ -266,3 +268,73 @@ def small() -> Model:
         name="S", num_layers=4, hidden_size=256, num_attention_heads=4, num_kv_heads=2, intermediate_size=512,
         vocab_size=1024,
     )  # fmt: skip
+
+
+def test_a_line_says_its_figures_in_words() -> None:
+    line = by_label(compare(read_log(OLD_VLLM), published("Qwen/Qwen2-7B")))["weights"]
+    assert (line.as_text(line.printed), line.as_text(None)) == ("14.2 GiB", "not known")
+    times = Line("requests at once", 28.37, 28.377, "times", True)
+    assert times.as_text(times.planned) == "28.38x"
+    assert Line("cache size", 464848, None, "tokens", False, "why").as_text(464848) == "464,848"
+    assert Line("cache size", 464848, None, "tokens", False, "why").difference is None
+
+
+def test_the_gpu_is_compared_where_the_log_states_its_total() -> None:
+    llama = published("meta-llama/Llama-3.2-3B-Instruct")
+    same = define_gpu(name="A", usable_bytes=round(39.25 * GIB))
+    assert by_label(compare(read_log(V0), llama, same))["usable memory"].agrees
+    other = by_label(compare(read_log(V0), llama, define_gpu(name="B", usable_bytes=80 * GIB)))["usable memory"]
+    assert (other.agrees, other.reason) == (False, "another GPU, or a share of one")
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("5.90", "quantized more than this description"),
+        ("28.40", "wider than this description"),
+        ("15.10", "adapters, a draft head or a tower"),
+        ("13.00", "leaves a tower or a head out"),
+    ],
+)
+def test_weights_that_differ_have_a_likeliest_reason(printed: str, reason: str) -> None:
+    text = OLD_VLLM.replace("took 14.2488 GiB", f"took {printed} GiB")
+    line = by_label(compare(read_log(text), published("Qwen/Qwen2-7B")))["weights"]
+    assert not line.agrees
+    assert reason in line.reason
+
+
+def test_what_cannot_be_planned_is_a_line_that_says_why() -> None:
+    silent = replace(published("Qwen/Qwen2-7B"), dtype=None)
+    line = by_label(compare(read_log(OLD_VLLM), silent))["weights"]
+    assert line.planned is None
+    assert "does not state its dtype" in line.reason
+    packed = by_label(compare(read_log(OLD_VLLM), published("deepseek-ai/DeepSeek-V4-Pro")))["cache size"]
+    assert (packed.planned, packed.agrees) == (None, False)
+    cells = by_label(compare(read_log(LLAMACPP), published("deepseek-ai/DeepSeek-V4-Pro")))["KV cache"]
+    assert "how llama.cpp stores compressed attention is not known" in cells.reason
+
+
+def test_the_ratio_of_two_pools_is_read_from_sglangs_arguments() -> None:
+    text = (
+        "server_args=ServerArgs(model_path='g', tp_size=2, swa_full_tokens_ratio=0.0625, context_length=8192)\n"
+        "SWAKVPool mem usage: 10.11 GB, swa size: 40790, full size: 652652\nsglang\n"
+    )
+    found = by_label(compare(read_log(text), published("google/gemma-4-26B-A4B")))["cache size"]
+    assert found.planned == 652375  # 10.11 GiB / (10,240 + 0.0625 x 102,400) B
+    assert (found.printed, found.agrees) == (652652, True)  # within 0.005 GiB
+
+
+def test_a_different_llamacpp_build_is_named_as_the_reason() -> None:
+    text = LLAMACPP.replace("34048", "32768").replace("K (f16):  399.00", "K (f16):  9216.00")
+    line = by_label(compare(read_log(text), published("openai/gpt-oss-120b")))["keys"]
+    assert not line.agrees
+    assert line.reason.startswith("another model")
+    whole = "llama_context: n_ctx = 32768\nllama_kv_cache: size = 2304.00 MiB (32768 cells), K (f16): 1152.00 MiB, V (f16): 1152.00 MiB\n"
+    line = by_label(compare(read_log(whole), published("openai/gpt-oss-120b")))["keys"]
+    assert line.reason.startswith("window layers keep every cell (--swa-full")
+
+
+def test_only_the_first_million_characters_about_memory_are_read() -> None:
+    filler = "INFO version took dtype block_size\n" * 30_000
+    assert read_log(filler + "vLLM GPU KV cache size: 1,024 tokens\n").engine is None
+    assert read_log("vLLM GPU KV cache size: 1,024 tokens\n" + filler).count("tokens") == 1024

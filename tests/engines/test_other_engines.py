@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from kvplan.attention import FullAttention, SlidingAttention
 from kvplan.engines import ENGINES, engine_capacity
 from kvplan.engines.tensorrt_llm import pool_bytes
 from kvplan.engines.transformers import dynamic_bytes, growing_bytes, static_bytes
+from kvplan.errors import InputError
 from kvplan.units import GIB
 from tests.engines.log_cases import published
 from tests.engines.test_vllm import FULL, STATE, model
@@ -61,3 +66,15 @@ def test_every_engine_answers_for_a_usual_model_within_the_law() -> None:
         found = engine_capacity(made, engine=name, pool_bytes=10 * GIB, max_model_len=8192)
         assert 0 < found.tokens <= 10 * GIB // 131_072, name
         assert found.num_blocks * found.bytes_per_block <= 10 * GIB, name
+
+
+def test_a_model_that_keeps_nothing_for_tokens_has_no_blocks() -> None:
+    with pytest.raises(InputError, match="keeps nothing for tokens, so there are no blocks"):
+        engine_capacity(model((4, STATE)), engine="tensorrt-llm", pool_bytes=GIB)
+
+
+def test_a_model_without_a_limit_needs_a_length() -> None:
+    endless = replace(model((4, FULL)), context_limit=None)
+    with pytest.raises(InputError, match="states no limit; give a length"):
+        engine_capacity(endless, pool_bytes=GIB)
+    assert engine_capacity(endless, pool_bytes=GIB, max_model_len=4096).tokens > 0

@@ -88,3 +88,9 @@ def test_the_default_fraction_leaves_the_reserve() -> None:
     reserve = 512 + 1.5 * 8192 + 8 / 8 * 1024 + 2 * 256  # above the least of 10,240
     assert default_memory_fraction(large, 8) == 1 - Fraction(str(reserve)) / (80 * 1024)
     assert default_memory_fraction(large, 1, chunked_prefill=2048) == 1 - Fraction(10240, 80 * 1024)
+
+
+def test_a_model_that_states_no_dtype_counts_16_bits_and_says_so() -> None:
+    found = ask(model((32, FULL), dtype=None), GIB)
+    assert found.tokens == GIB // (32 * 4096)
+    assert "16 bits a value are counted" in found.notes[0]
