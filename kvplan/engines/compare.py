@@ -138,7 +138,7 @@ def _balance_line(figures: LogFigures) -> Line | None:
 
 def _pool_names(figures: LogFigures) -> tuple[str, ...]:
     """The figures that make the pool: SGLang prints K and V, or latent rows, or both pools of a window model."""
-    ways = (("pool_bytes",), ("k_bytes", "v_bytes"), ("latent_bytes",), ("window_pool_bytes",))
+    ways = (("pool_bytes",), ("window_pool_bytes",), ("k_bytes", "v_bytes"), ("latent_bytes",))
     return next((names for names in ways if all(name in figures.values for name in names)), ())
 
 

@@ -181,9 +181,9 @@ _SGLANG = [
         "free_bytes": r"\bavailable_gpu_mem=NUM GB",
     }),
     *_table("sglang", 0, _least, {
-        "tokens": r"KV Cache is allocated\..*#tokens: NUM",
-        "tokens#2": r"\bmax_total_num_tokens=NUM",
-        "tokens#3": r"SWAKVPool mem usage: .*full size: NUM",
+        "tokens": r"SWAKVPool mem usage: .*full size: NUM",  # such models print a line for either pool as well
+        "tokens#2": r"KV Cache is allocated\..*#tokens: NUM",
+        "tokens#3": r"\bmax_total_num_tokens=NUM",
         "window_tokens": r"SWAKVPool mem usage: .*swa size: NUM",
     }),
     *_table("sglang", 0, _last, {

@@ -317,6 +317,8 @@ def test_what_cannot_be_planned_is_a_line_that_says_why() -> None:
 def test_the_ratio_of_two_pools_is_read_from_sglangs_arguments() -> None:
     text = (
         "server_args=ServerArgs(model_path='g', tp_size=2, swa_full_tokens_ratio=0.0625, context_length=8192)\n"
+        "KV Cache is allocated. #tokens: 40790, K size: 1.95 GB, V size: 1.95 GB\n"
+        "KV Cache is allocated. #tokens: 652652, K size: 3.11 GB, V size: 3.11 GB\n"
         "SWAKVPool mem usage: 10.11 GB, swa size: 40790, full size: 652652\nsglang\n"
     )
     found = by_label(compare(read_log(text), published("google/gemma-4-26B-A4B")))["cache size"]
