@@ -35,8 +35,9 @@ def asked_for() -> dict[str, str]:
 
 
 def show_unused(asked: dict[str, str]) -> None:
-    """Name the parts of the address that no widget took."""
-    unused = [f"{key}={text}" for key, text in asked.items() if str(st.session_state.get(key)) != text]
+    """Name the parts of the address that their widgets did not take."""
+    here = st.session_state
+    unused = [f"{key}={text}" for key, text in asked.items() if key in here and str(here[key]).lower() != text.lower()]
     if unused:
         st.warning("A part of the address was not understood, and the usual value stands instead.", icon="⚠️")
         st.text(", ".join(unused)[:300])
@@ -68,6 +69,7 @@ def show_screen(screens: dict[str, Any]) -> None:
             following = titles[place + 1]
             st.button(f"Next: {following}", key="lab_next", on_click=go_to, args=(following,))
         st.toggle("Show every answer at once", key=ALL_SHOWN, persist_state="session")
+    st.caption("The address of this page opens this screen with its settings elsewhere; answers are not in it.")
 
 
 def show() -> None:

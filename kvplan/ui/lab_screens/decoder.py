@@ -97,21 +97,20 @@ def _fill_in(values: dict[str, Any], steps: int) -> None:
     st.session_state.update(dict.fromkeys(STEPS, steps))
 
 
-def _number(label: str, key: str, low: int, high: int) -> int | None:
+def _number(label: str, key: str, low: int, high: int) -> int:
     first: int = {**SMALLEST, **STEPS}[key]
     help = f"From {low} to {high:,}."
-    return st.number_input(label, low, high, first, key=key, width=150, bind=BIND, help=help)
+    given = st.number_input(label, low, high, first, key=key, width=150, bind=BIND, help=help)
+    return first if given is None else given
 
 
 def _choice(label: str, key: str, options: tuple[str, ...]) -> None:
     st.segmented_control(label, options, default=SMALLEST[key], key=key, required=True, bind=BIND)
 
 
-def _read(steps: int | None) -> Setting:
-    values = {key: st.session_state[key] for key in SMALLEST}
-    missing = [key.removeprefix("lab_").replace("_", " ") for key, value in values.items() if value is None]
-    if missing or steps is None:
-        raise InputError(f"the field of {[*missing, 'the decode steps'][0]} is empty; give a value")
+def _read(steps: int) -> Setting:
+    here = st.session_state  # an address without a value empties a field; the page has named that part of it
+    values = {key: first if here[key] is None else here[key] for key, first in SMALLEST.items()}
     prompt = read_tokens(values["lab_prompt"])
     work = values["lab_layers"] * values["lab_heads"] * (steps + 1)
     if work > MAX_WORK:

@@ -70,8 +70,7 @@ def _show_grids(found: lab.Fingerprint) -> None:
         )
     st.text(
         "Each number is the largest difference, in percent of the layer's largest value. A point is clean, up to "
-        f"{100 * CLEAN:g} %; yellow is small, up to {100 * SMALL:g} %. The dashed line parts the prompt from the decode "
-        "steps."
+        f"{100 * CLEAN:g} %; yellow is small, up to {100 * SMALL:g} %. The dashed line parts prompt and decode steps."
     )
 
 

@@ -28,6 +28,7 @@ LADDER_MODEL = "llama-3.1-8b"  # 32 layers, 8 KV heads of 128: the shape of the 
 LARGE_MODEL, SMALL_MODEL = "llama-3.1-70b", "llama-2-7b"
 PROMPT, NEW_TOKENS = [1, 2, 3, 4], 8
 TRUE, FALSE = "true", "false"
+LOADED = "lab_loaded"
 
 
 def show() -> None:
@@ -41,15 +42,17 @@ def show() -> None:
     _show_real()
 
 
-def load_into_planner(**settings: Any) -> None:
+def load_into_planner(key: str, settings: dict[str, Any]) -> None:
     """Give the shared scenario these settings; its GPU stays. Runs before the page does."""
     gpu = st.session_state["gpu"]
-    st.session_state.update({**widget_values(settings), "gpu": gpu})
+    st.session_state.update({**widget_values(settings), "gpu": gpu, LOADED: key})
 
 
 def _offer(label: str, key: str, **settings: Any) -> None:
-    if st.button(label, key=key, on_click=load_into_planner, kwargs=settings):
-        st.switch_page(PLAN_PAGE)
+    """A button that loads a scenario, and then the way to the page that plans it."""
+    st.button(label, key=key, on_click=load_into_planner, args=(key, settings))
+    if st.session_state.get(LOADED) == key:
+        st.page_link(PLAN_PAGE, label="Loaded: open Plan", icon=":material/arrow_forward:")
 
 
 def _offer_row(words: str, key: str, **settings: Any) -> None:

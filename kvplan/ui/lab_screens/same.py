@@ -24,6 +24,7 @@ from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import show_table
 
 NO_FAULT, ANY_CACHE = "no fault", "as needed"
+GREEDY_TOKENS = 30
 EQUAL, ROUNDING, DIFFERENT = "equal to the bit", "the same up to rounding", "different: over the bar"
 TRAPS = (
     "One pass with the cache on against one with it off proves nothing: the cache is written and never read.",
@@ -178,12 +179,12 @@ def _show_traps() -> None:
 
 
 def _show_thirty(setting: Setting) -> None:
-    st.text("Thirty greedy tokens, each cache on its own, against no cache; and what the logits say of the same runs.")
+    st.text(f"{GREEDY_TOKENS} greedy tokens of each cache on its own, against no cache; and what the logits say then.")
     table = long_work(
         "lab_thirty",
-        "Compare thirty tokens of every cache",
+        f"Compare {GREEDY_TOKENS} tokens of every cache",
         setting.words,
-        lambda tell: lab.compare_caches(setting.model, setting.prompt, on_step=tell),
+        lambda tell: lab.compare_caches(setting.model, setting.prompt, GREEDY_TOKENS, tell),
     )
     if table is not None:
         _show_thirty_table(table)

@@ -27,7 +27,7 @@ def show() -> None:
         "lab_train",
         f"Train it for {TRAINING_STEPS} steps",
         TRAINING_STEPS,
-        lambda tell: lab.train(model, on_step=tell),
+        lambda tell: lab.train(model, TRAINING_STEPS, on_step=tell),
     )
     if trained is None:
         st.text("Training takes some seconds of one core. The rest of this screen needs the trained model.")

@@ -1,0 +1,62 @@
+"""The Lab page in a real browser: a link opens it, a click fills the cache, long work stops, an answer stays hidden."""
+
+import pytest
+
+from kvplan import lab
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"width": 390, "height": 844}
+
+
+def press(visitor, key):
+    visitor.page.locator(f".st-key-{key} button").first.click()
+    visitor.page.wait_for_timeout(150)
+    visitor.settle()
+
+
+def written(visitor):
+    """The words in the cells of the cache, row by row."""
+    visitor.figure("lab_grid")
+    return visitor.page.evaluate(
+        "() => document.querySelector('.st-key-lab_grid .js-plotly-plot')._fullData[0].text.map(row => Array.from(row))"
+    )
+
+
+def test_a_class_fills_the_cache_hides_a_fault_and_stops_a_training(visit):
+    visitor = visit("/lab?lab_step=1")
+    model = lab.TinyDecoder(num_layers=2, num_attention_heads=2, num_kv_heads=2, head_dim=16, vocab_size=50)
+    cells = lab.trace_grid(model, [1, 2, 3, 4], 4)
+    press(visitor, "lab_forward")
+    tokens = cells[(cells["step"] == 2) & (cells["layer"] == 0)]["token"].tolist()
+    assert [cell.split("</b>")[0].removeprefix("<b>") for cell in written(visitor)[0]] == [str(t) for t in tokens]
+    assert "lab_step=2" in visitor.page.url
+
+    visitor.page.locator(".st-key-lab_screen").get_by_text("4 Name the fault").click()
+    visitor.page.wait_for_timeout(150)
+    visitor.settle()
+    press(visitor, "lab_next_riddle")
+    riddle = lab.mystery(2, lab.TinyDecoder(num_layers=3, head_dim=8, dtype="float64", seed=2), [1, 2, 3, 4])
+    assert "lab_riddle=2" in visitor.page.url
+    assert riddle.fingerprint.fault.name not in visitor.page.url
+    assert visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).count() == 0
+    press(visitor, "lab_name_show")
+    assert visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).count() == 1
+
+    visitor.page.locator(".st-key-lab_screen").get_by_text("7 Shrink the heads").click()
+    visitor.page.wait_for_timeout(150)
+    visitor.settle()
+    visitor.page.locator(".st-key-lab_train_start button").click()
+    visitor.page.locator(".st-key-lab_train_stop button").click()
+    visitor.page.wait_for_selector(".st-key-lab_train_stop", state="detached")
+    visitor.settle()
+    assert visitor.page.get_by_text("Loss after training").count() == 0
+
+
+def test_no_screen_is_wider_than_a_phone(visit):
+    visitor = visit("/lab", viewport=PHONE, color_scheme="dark")
+    for _ in range(7):
+        assert visitor.spilled() == 0
+        press(visitor, "lab_next")
+    assert visitor.heading() == "8 From toy to planner"
+    assert visitor.spilled() == 0
