@@ -18,20 +18,23 @@ from kvplan.sweep import sweep
 if TYPE_CHECKING:
     from kvplan import lab
     from kvplan.define import define_model
+    from kvplan.engines import engine_capacity, kv_bytes
     from kvplan.importer import import_config
     from kvplan.share import from_link, to_link
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Gpu", "KvplanError", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model", "from_link",
-    "import_config", "lab", "list_gpus", "list_models", "list_scenarios", "load_gpu", "load_model", "load_scenario",
-    "plan", "sweep", "to_link",
+    "Gpu", "KvplanError", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model", "engine_capacity",
+    "from_link", "import_config", "kv_bytes", "lab", "list_gpus", "list_models", "list_scenarios", "load_gpu",
+    "load_model", "load_scenario", "plan", "sweep", "to_link",
 ]  # fmt: skip
 
 _LAZY = {
     "import_config": "kvplan.importer",
     "define_model": "kvplan.define",
+    "engine_capacity": "kvplan.engines",
+    "kv_bytes": "kvplan.engines",
     "to_link": "kvplan.share",
     "from_link": "kvplan.share",
 }

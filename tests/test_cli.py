@@ -15,6 +15,7 @@ import pytest
 import kvplan
 from kvplan.cli import main
 from kvplan.plan import Scenario, plan
+from kvplan.presets import model_from_table, read_toml
 from kvplan.sweep import sweep
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
@@ -184,3 +185,65 @@ def test_the_module_runs_as_a_program() -> None:
     )
     assert done.returncode == 0
     assert done.stdout.count("\n") == len(kvplan.list_gpus())
+
+
+# ------------------------------------------------------------------------------------------- import, verify, checks
+
+
+def test_an_imported_config_is_saved_as_a_preset_that_reads_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status, out, _ = run(capsys, "import", LLAMA, "--name", "My 8B", "--save", str(tmp_path), "--id", "my-8b")
+    assert status == 0
+    assert "parameters 8,030,261,248" in out
+    saved = tmp_path / "my-8b.toml"
+    assert model_from_table(read_toml(saved), saved.name) == kvplan.load_model("llama-3.1-8b")
+
+
+def test_a_saved_preset_is_never_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    save = ["import", LLAMA, "--save", str(tmp_path), "--id", "mine"]
+    assert run(capsys, *save)[0] == 0
+    status, _, err = run(capsys, *save)
+    assert status == 2
+    assert "is there already" in err
+
+
+def test_a_folder_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert "is no folder" in run(capsys, "import", LLAMA, "--save", str(tmp_path / "none"), "--id", "x")[2]
+
+
+def test_the_shipped_presets_have_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "presets", "check", str(Path(__file__).parent.parent / "presets"))
+    assert (status, out) == (0, "nothing is wrong\n")
+
+
+def test_a_broken_preset_is_named_with_file_and_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "gpus").mkdir()
+    (tmp_path / "gpus" / "bad.toml").write_text('schema = 1\nname = "Bad"\nusable_bytes = "many"\n')
+    status, out, _ = run(capsys, "presets", "check", str(tmp_path))
+    assert status == 1
+    assert "gpus/bad.toml:3: " in out
+
+
+LOG = """INFO 09-04 10:00:00 [core.py:69] Initializing a V1 LLM engine (v0.10.1.1) with config: model='Qwen2-7B'
+INFO 09-04 10:00:40 [gpu_worker.py:276] Available KV cache memory: 24.83 GiB
+INFO 09-04 10:00:40 [kv_cache_utils.py:849] GPU KV cache size: 464,848 tokens
+INFO 09-04 10:00:40 [kv_cache_utils.py:853] Maximum concurrency for 16,384 tokens per request: 28.37x
+"""  # 24.83 GiB of 28 layers x 4 KV heads x 128 in 16 bit: 464,900 tokens, within the log's 0.01 GiB
+
+
+def test_a_start_up_log_is_laid_beside_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG)
+    status, out, _ = run(capsys, "log", str(path), "--model", "qwen2-7b")
+    assert status == 0
+    assert "464,848" in out
+    assert "differs" not in out
+
+
+def test_text_that_is_no_log_is_refused_politely(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "poem.txt"
+    path.write_text("roses are red")
+    status, _, err = run(capsys, "log", str(path))
+    assert status == 2
+    assert "does not look like a start-up log" in err

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from kvplan.engines.capacity import EngineCapacity
 from kvplan.engines.llamacpp import kv_bytes
-from kvplan.engines.registry import ENGINES, engine_capacity
+from kvplan.engines.registry import ENGINES, engine, engine_capacity
 
-__all__ = ["ENGINES", "EngineCapacity", "engine_capacity", "kv_bytes"]
+__all__ = ["ENGINES", "EngineCapacity", "engine", "engine_capacity", "kv_bytes"]

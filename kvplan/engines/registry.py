@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kvplan.dtypes import weight_format
 from kvplan.engines import llamacpp, sglang, tensorrt_llm, transformers, vllm
 from kvplan.engines.capacity import EngineCapacity, Request, checked_request
-from kvplan.errors import InputError, UnknownNameError, quoted
+from kvplan.errors import InputError, UnknownNameError, quoted, shorten
 from kvplan.model import Model
 from kvplan.units import whole_number
 
@@ -74,7 +74,7 @@ ENGINES: dict[str, Engine] = {
 def engine(name: str) -> Engine:
     """The engine called `name`. Raises UnknownNameError with the nearest names."""
     if not isinstance(name, str) or name not in ENGINES:
-        raise UnknownNameError("engine", str(name), ENGINES)
+        raise UnknownNameError("engine", shorten(name), ENGINES)
     return ENGINES[name]
 
 

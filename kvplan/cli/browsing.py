@@ -1,0 +1,149 @@
+"""`models`, `gpus` and `show`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from kvplan.cli.options import FITS, Command, dtype_option, find_model
+from kvplan.cli.planning import assumption_lines, term_lines
+from kvplan.explain import Term, kinds_sentence, layer_terms, layer_words
+from kvplan.hardware import Gpu
+from kvplan.model import Model
+from kvplan.presets import list_gpus, list_models, load_gpu, load_model
+from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_count
+
+
+def _list_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.set_defaults(run=run)
+
+
+def _show_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="a preset id, or the path of a config.json")
+    parser.add_argument("--context", default="8k", help="tokens of one sequence (default 8k)")
+    parser.add_argument("--batch", default="1", help="sequences (default 1)")
+    parser.add_argument("--kv-dtype", default="bf16", help="cache dtype (default bf16)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    dtype_option(parser)
+    parser.set_defaults(run=show_model)
+
+
+# ---------------------------------------------------------------------------------------------------------- lists
+
+
+def show_models(options: argparse.Namespace) -> int:
+    """`models`: every model preset in a line."""
+    models = [load_model(name) for name in list_models()]
+    if options.json:
+        print(json.dumps([_model_to_json(model) for model in models], indent=2))
+    else:
+        print("\n".join(_model_line(model) for model in models))
+    return FITS
+
+
+def _model_to_json(model: Model) -> dict[str, Any]:
+    return {
+        "id": model.id,
+        "name": model.name,
+        "num_params": model.num_params,
+        "num_active_params": model.num_active_params,
+        "num_layers": model.num_layers,
+        "num_kv_heads": model.num_kv_heads,
+        "cache_bytes_per_token_bf16": float(model.cache_bytes_per_token()),
+        "context_limit": model.context_limit,
+        "layers": kinds_sentence(model),
+        "source": model.source,
+    }
+
+
+def _model_line(model: Model) -> str:
+    active = (
+        "" if model.num_active_params == model.num_params else f" ({format_params(model.num_active_params)} active)"
+    )
+    per_token = f"{model.cache_bytes_per_token()} B/token"
+    return f"{model.id:<28}{format_params(model.num_params) + active:<26}{per_token:<18}{kinds_sentence(model)}"
+
+
+def show_gpus(options: argparse.Namespace) -> int:
+    """`gpus`: every GPU preset in a line."""
+    gpus = [load_gpu(name) for name in list_gpus()]
+    if options.json:
+        print(json.dumps([_gpu_to_json(gpu) for gpu in gpus], indent=2))
+    else:
+        print("\n".join(_gpu_line(gpu) for gpu in gpus))
+    return FITS
+
+
+def _gpu_to_json(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "id": gpu.id,
+        "name": gpu.name,
+        "label_bytes": gpu.label_bytes,
+        "driver_bytes": gpu.driver_bytes,
+        "usable_bytes": gpu.usable_bytes,
+        "usable_is_estimate": gpu.is_estimate,
+        "bandwidth_bytes_per_second": gpu.bandwidth,
+        "sources": list(gpu.sources),
+    }
+
+
+def _gpu_line(gpu: Gpu) -> str:
+    bandwidth = "bandwidth not known" if gpu.bandwidth is None else f"{gpu.bandwidth // 10**9:,} GB/s"
+    usable = f"{'about ' if gpu.is_estimate else ''}{format_bytes(gpu.usable_bytes, 'GiB')} usable"
+    return f"{gpu.id:<28}{usable:<24}{bandwidth:<20}{gpu.name}"
+
+
+# ----------------------------------------------------------------------------------------------------------- show
+
+
+def show_model(options: argparse.Namespace) -> int:
+    """`show`: a model layer by layer, with the formula and its numbers."""
+    model = find_model(options.model, options.dtype)
+    context, batch = parse_count(options.context, "context"), parse_count(options.batch, "batch")
+    kinds = layer_terms(model, context, batch, options.kv_dtype)
+    total = model.cache_bytes(context, batch, options.kv_dtype)
+    if options.json:
+        layers = [
+            {"kind": kind, "count": count, "terms": [_term_to_json(t) for t in terms]} for kind, count, terms in kinds
+        ]
+        print(
+            json.dumps(
+                {**_model_to_json(model), "cache_bytes": total, "kinds": layers, "notes": list(model.notes)}, indent=2
+            )
+        )
+        return FITS
+    print("\n".join(model_head(model)))
+    for index, layer in enumerate(model.layers):
+        print(f"  layer {index:>3}  {layer.cache.label:<24} {layer_words(layer.cache, options.kv_dtype)}")
+    print(f"\nCache of {batch:,} × {context:,} tokens in {options.kv_dtype}: {format_exact_bytes(total)}")
+    for kind, count, terms in kinds:
+        print("\n".join(term_lines(f"{count} × {kind}", terms)) if terms else f"{count} × {kind}: keeps nothing")
+    print("\n" + "\n".join(assumption_lines() + [f"* {note}" for note in model.notes]))
+    return FITS
+
+
+def _term_to_json(term: Term) -> dict[str, Any]:
+    return {"label": term.label, "formula": term.formula, "bytes": term.bytes}
+
+
+def model_head(model: Model) -> list[str]:
+    """What a model is, in a few lines."""
+    limit = "not stated" if model.context_limit is None else f"{model.context_limit:,} tokens"
+    weights = "dtype not stated" if model.dtype is None else format_exact_bytes(model.weight_bytes())
+    return [
+        f"{model.name} ({model.model_type})",
+        f"  parameters {model.num_params:,}, active {model.num_active_params:,}",
+        f"  weights as published {weights}",
+        f"  context limit {limit}",
+        f"  source {model.source or 'not stated'}",
+    ]
+
+
+COMMANDS = (
+    Command("models", "the model presets", lambda parser: _list_command(parser, show_models)),
+    Command("gpus", "the GPU presets", lambda parser: _list_command(parser, show_gpus)),
+    Command("show", "a model layer by layer, with the formula and its numbers", _show_command),
+)

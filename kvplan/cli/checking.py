@@ -1,0 +1,104 @@
+"""`presets check`, `log` and `parity`: is this right?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kvplan.check import check_directory
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
+from kvplan.engines.compare import Line, compare
+from kvplan.engines.log import MAX_LOG_BYTES, LogFigures, overhead_total, overheads_of, read_log
+from kvplan.engines.recognise import preset_of
+from kvplan.errors import InputError, shorten
+from kvplan.presets import load_gpu, load_model
+from kvplan.units import format_bytes, parse_count
+
+# -------------------------------------------------------------------------------------------------------- presets
+
+
+def _presets_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("check",))
+    parser.add_argument("folder", help="a folder with models, gpus or scenarios in it")
+    parser.set_defaults(run=run_presets)
+
+
+def run_presets(options: argparse.Namespace) -> int:
+    """`presets check DIR`: everything that is wrong, with file and line. Status 0 where nothing is."""
+    problems = check_directory(Path(options.folder))
+    print("\n".join(map(str, problems)) or "nothing is wrong")
+    return DOES_NOT_FIT if problems else FITS
+
+
+# ------------------------------------------------------------------------------------------------------------ log
+
+
+def _log_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="an engine's start-up log; - reads standard input")
+    parser.add_argument("--model", default=None, help="a model preset id, where the log does not name one")
+    parser.add_argument("--gpu", default=None, help="a GPU preset id")
+    parser.set_defaults(run=run_log)
+
+
+def run_log(options: argparse.Namespace) -> int:
+    """`log`: the plan beside the log, line by line. Status 0 where every line agrees."""
+    figures = read_log(_log_text(options.file))
+    if figures.engine is None:
+        raise InputError(figures.note)
+    model = options.model or preset_of(figures.text("model"))
+    if model is None:
+        raise InputError(f"{figures.note} It names no model that is a preset; give one with --model")
+    lines = compare(figures, load_model(model), options.gpu and load_gpu(options.gpu))
+    print("\n".join([figures.note, *(_line_text(line) for line in lines), *_overhead_lines(figures)]))
+    return FITS if all(line.agrees or line.planned is None for line in lines) else DOES_NOT_FIT
+
+
+def _log_text(name: str) -> str:
+    try:
+        data = sys.stdin.buffer.read(MAX_LOG_BYTES + 1) if name == "-" else Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shorten(name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return data.decode("utf-8", "replace")
+
+
+def _line_text(line: Line) -> str:
+    verdict = "agrees" if line.agrees else "differs" if line.planned is not None else "-"
+    reason = f"  {line.reason}" if line.reason else ""
+    return f"  {verdict:<9}{line.label}: log {line.as_text(line.printed)}, plan {line.as_text(line.planned)}{reason}"
+
+
+def _overhead_lines(figures: LogFigures) -> list[str]:
+    total = overhead_total(figures)
+    if total is None:
+        return []
+    parts = ", ".join(f"{part.name} {format_bytes(part.typical)}" for part in overheads_of(figures))
+    return [f"  overhead of this log: {parts}; plan with --overhead {total}"]
+
+
+# --------------------------------------------------------------------------------------------------------- parity
+
+
+def _parity_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", help="a folder with a causal language model")
+    parser.add_argument("--steps", default="8", help="decode steps (default 8)")
+    parser.add_argument("--dtype", default="float32", help="float64, float32, float16 or bfloat16 (default float32)")
+    parser.add_argument("--download", action="store_true", help="let transformers fetch a hub id")
+    parser.set_defaults(run=run_parity)
+
+
+def run_parity(options: argparse.Namespace) -> int:
+    """`parity`: a checkpoint's cached logits against uncached ones. Status 0 where they agree."""
+    from kvplan.lab.real import check_checkpoint  # loads torch
+
+    steps = parse_count(options.steps, "steps")
+    result = check_checkpoint(options.path, num_new_tokens=steps, dtype=options.dtype, download=options.download)
+    print(result.sentence)
+    return FITS if result.passed else DOES_NOT_FIT
+
+
+COMMANDS = (
+    Command("presets", "what is wrong in a folder of presets", _presets_command),
+    Command("log", "an engine's start-up log beside the plan", _log_command),
+    Command("parity", "a checkpoint's cached logits against uncached ones", _parity_command),
+)

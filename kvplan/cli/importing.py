@@ -1,0 +1,83 @@
+"""`import` and `verify`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from kvplan.cli.browsing import model_head
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option
+from kvplan.errors import InputError
+from kvplan.explain import kinds_sentence
+from kvplan.names import preset_id
+from kvplan.presets import save_model
+from kvplan.units import format_params
+
+LENGTHS = (16, 4_096, 131_072)
+"""Context lengths at which `verify` compares caches."""
+
+
+def _import_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="the path of a config.json")
+    parser.add_argument("--quant-config", default=None, help="the hf_quant_config.json beside it")
+    parser.add_argument("--name", default=None, help="how to call the model (default: its model_type)")
+    parser.add_argument("--measure", default="auto", choices=("auto", "never", "always"), help="see the README")
+    parser.add_argument("--estimate", action="store_true", help="accept an estimate where nothing counts it exactly")
+    parser.add_argument("--save", default=None, metavar="DIR", help="write a preset file into this folder")
+    parser.add_argument("--id", default=None, help="the preset's id and file name, with --save")
+    dtype_option(parser)
+    parser.set_defaults(run=run_import)
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """`import`: what a config was understood as; saved as a preset where asked."""
+    from kvplan.importer import import_config  # the slowest part to load, and only needed here
+
+    model = import_config(
+        Path(options.config), options.quant_config, name=options.name, dtype=options.dtype,
+        measure=options.measure, estimate=options.estimate, source=Path(options.config).name,
+    )  # fmt: skip
+    print("\n".join([*model_head(model), f"  layers {kinds_sentence(model)}", *(f"* {note}" for note in model.notes)]))
+    if options.save is not None:
+        named = replace(model, id=preset_id(options.id or options.name or model.model_type))
+        print(f"saved {_new_file(named.id, Path(options.save))}")
+        save_model(named, Path(options.save))
+    return FITS
+
+
+def _new_file(name: str, folder: Path) -> Path:
+    """The file that a preset will be written to. Raises InputError where it is there already, or has no folder."""
+    path = folder / f"{name}.toml"
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder; make it first")
+    if path.exists():
+        raise InputError(f"{path} is there already; choose another --id")
+    return path
+
+
+def _verify_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="the path of a config.json")
+    dtype_option(parser)
+    parser.set_defaults(run=run_verify)
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    """`verify`: the rules' count beside what the installed transformers builds. Status 0 where they agree."""
+    from kvplan.importer import import_config
+
+    rules, measured = (
+        import_config(Path(options.config), dtype=options.dtype, measure=way) for way in ("never", "always")
+    )
+    rows = [("parameters", rules.num_params, measured.num_params)]
+    rows += [(f"cache of {n:,} tokens", rules.cache_bytes(n), measured.cache_bytes(n)) for n in LENGTHS]
+    for label, counted, seen in rows:
+        print(f"{'same' if counted == seen else 'DIFFERENT':<10}{label:<26}rules {counted:,}  measured {seen:,}")
+    print(f"{rules.name}: {format_params(rules.num_params)} parameters, {kinds_sentence(rules)}")
+    return FITS if all(counted == seen for _, counted, seen in rows) else DOES_NOT_FIT
+
+
+COMMANDS = (
+    Command("import", "a config.json as a model, and as a preset file", _import_command),
+    Command("verify", "the rules beside what transformers builds from a config.json", _verify_command),
+)

@@ -1,0 +1,78 @@
+"""What the commands share: exit statuses, the parser, a command, and the options of a scenario."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from kvplan.errors import InputError, shorten
+from kvplan.model import Model
+from kvplan.plan import Scenario
+from kvplan.presets import load_gpu, load_model
+from kvplan.units import parse_bytes, parse_count
+
+FITS, DOES_NOT_FIT, WRONG_INPUT = 0, 1, 2
+
+
+class Command(NamedTuple):
+    """One command: its name, what the help says, and the function that adds its options."""
+
+    name: str
+    help: str
+    declare: Callable[[argparse.ArgumentParser], None]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def scenario_options(parser: argparse.ArgumentParser) -> None:
+    """The options that name a model, a GPU and the engine's part of the memory."""
+    parser.add_argument("model", help="a preset id, or the path of a config.json")
+    parser.add_argument("--gpu", required=True, help="a GPU preset id")
+    parser.add_argument("--pipeline-parallel", "--pp", default="1", help="pipeline stages (default 1)")
+    parser.add_argument(
+        "--memory-fraction", default="0.9", help="part of the usable memory for the engine (default 0.9)"
+    )
+    parser.add_argument(
+        "--overhead", default=None, help="run-time overhead a GPU, such as 2.5GiB (default: an estimate)"
+    )
+    dtype_option(parser)
+
+
+def dtype_option(parser: argparse.ArgumentParser) -> None:
+    """The width of published tensors, for a config that does not state one."""
+    parser.add_argument("--dtype", default=None, help="for a config.json that does not state one: bf16, fp16 or fp32")
+
+
+def find_model(text: str, dtype: str | None = None) -> Model:
+    """A preset by its id, or the model of a config.json by its path. Raises KvplanError."""
+    if not text.endswith(".json") and "/" not in text and not Path(text).is_file():
+        return load_model(text)
+    from kvplan.importer import import_config  # only needed for a file, and the slowest part to load
+
+    return import_config(Path(text), dtype=dtype)
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name} is {shorten(text)!r}; a number such as 0.9 is needed") from None
+
+
+def base_scenario(options: argparse.Namespace, **settings: Any) -> Scenario:
+    """The scenario of `scenario_options` with the command's own settings. Raises KvplanError."""
+    return Scenario(
+        find_model(options.model, options.dtype),
+        load_gpu(options.gpu),
+        pipeline_parallel=parse_count(options.pipeline_parallel, "pipeline_parallel"),
+        memory_fraction=_number(options.memory_fraction, "memory_fraction"),
+        overhead_bytes=None if options.overhead is None else parse_bytes(options.overhead, "overhead"),
+        **settings,
+    )

@@ -1,0 +1,170 @@
+"""`plan` and `sweep`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, base_scenario, scenario_options
+from kvplan.dtypes import KV_DTYPES
+from kvplan.explain import ASSUMPTIONS, GENERAL_FORMULA, Term, cache_terms, weight_terms
+from kvplan.plan import MemoryPlan, plan
+from kvplan.sweep import sweep
+from kvplan.units import format_bytes, parse_count
+
+
+def _plan_command(parser: argparse.ArgumentParser) -> None:
+    scenario_options(parser)
+    parser.add_argument("--context", default="8k", help="tokens of one sequence, such as 32k (default 8k)")
+    parser.add_argument("--batch", default="8", help="sequences held at once (default 8)")
+    parser.add_argument("--kv-dtype", default="bf16", help=f"one of {', '.join(KV_DTYPES)}, or K/V such as q8_0/q4_0")
+    parser.add_argument("--weight-dtype", default=None, help="such as fp8 or awq_int4_g128 (default: as published)")
+    parser.add_argument("--kv-heads", default=None, help="another number of KV heads (default: the model's own)")
+    parser.add_argument("--tensor-parallel", "--tp", default="1", help="GPUs that share each layer (default 1)")
+    parser.add_argument("--formula", action="store_true", help="show every term of the sums")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run_plan)
+
+
+def _sweep_command(parser: argparse.ArgumentParser) -> None:
+    scenario_options(parser)
+    axis = "values such as 1k,4k,32k or 1..64 or 1..64*2"
+    parser.add_argument("--context", default="8k", help=axis)
+    parser.add_argument("--batch", default="8", help=axis)
+    parser.add_argument("--kv-dtype", default="bf16", help="names with commas between")
+    parser.add_argument("--weight-dtype", default=None, help="names with commas between")
+    parser.add_argument("--kv-heads", default=None, help=axis)
+    parser.add_argument("--tensor-parallel", "--tp", default="1", help=axis)
+    parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
+    parser.set_defaults(run=run_sweep)
+
+
+# ----------------------------------------------------------------------------------------------------------- plan
+
+
+def run_plan(options: argparse.Namespace) -> int:
+    """`plan`: the answer, its parts, the limits."""
+    scenario = base_scenario(
+        options,
+        context_length=parse_count(options.context, "context"),
+        batch_size=parse_count(options.batch, "batch"),
+        kv_dtype=options.kv_dtype,
+        weight_dtype=options.weight_dtype,
+        num_kv_heads=None if options.kv_heads is None else parse_count(options.kv_heads, "kv_heads"),
+        tensor_parallel=parse_count(options.tensor_parallel, "tensor_parallel"),
+    )
+    answer = plan(scenario)
+    print(json.dumps(plan_to_json(answer), indent=2) if options.json else _plan_text(answer, options.formula))
+    return FITS if answer.fits else DOES_NOT_FIT
+
+
+def plan_to_json(p: MemoryPlan) -> dict[str, Any]:
+    """A plan as plain values; bytes are ints."""
+    s = p.scenario
+    return {
+        "model": s.model.id or s.model.name,
+        "gpu": s.gpu.id or s.gpu.name,
+        "num_gpus": s.num_gpus,
+        "context_length": s.context_length,
+        "batch_size": s.batch_size,
+        "kv_dtype": s.kv_dtype,
+        "weight_dtype": s.weight_dtype,
+        "num_kv_heads": s.planned_model.num_kv_heads,
+        "tensor_parallel": s.tensor_parallel,
+        "pipeline_parallel": s.pipeline_parallel,
+        "memory_fraction": s.memory_fraction,
+        "capacity_bytes": p.capacity_bytes,
+        "weight_bytes": p.weight_bytes,
+        "cache_bytes": p.cache_bytes,
+        "overhead_bytes": p.overhead_bytes,
+        "free_bytes": p.free_bytes,
+        "fits": p.fits,
+        "max_batch_size": p.max_batch_size,
+        "max_context_length": p.max_context_length,
+        "crossover_context_length": p.crossover_context_length,
+        "decode_floor_seconds": p.decode_floor_seconds,
+        "overhead_is_estimate": p.runtime.is_estimate,
+        "overhead_source": p.runtime.source,
+        "sentence": p.sentence,
+        "warnings": list(p.warnings),
+        "notes": list(s.model.notes),
+    }
+
+
+def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
+    s = p.scenario
+    gpus = f"{s.num_gpus} × {s.gpu.name}" if s.num_gpus > 1 else s.gpu.name
+    title = f"{s.model.name} on {gpus}: {s.batch_size:,} × {s.context_length:,} tokens, cache in {s.kv_dtype}"
+    blocks = [[p.sentence], [title], _part_lines(p), _limit_lines(p)]
+    if with_formula:
+        blocks += [term_lines("Cache", cache_terms(p)), term_lines("Weights", weight_terms(p)), assumption_lines()]
+    blocks.append([f"! {text}" for text in p.warnings] + [f"* {text}" for text in s.model.notes])
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def _part_lines(p: MemoryPlan) -> list[str]:
+    spread = f"  estimate; 90th percentile {format_bytes(p.runtime.high_bytes)}" if p.runtime.is_estimate else ""
+    rows = [
+        ("weights", p.weight_bytes, ""),
+        ("cache", p.cache_bytes, ""),
+        ("run-time overhead", p.runtime.typical_bytes, spread),
+        ("left unused", p.unused_bytes, f"  memory_fraction {p.scenario.memory_fraction}"),
+        ("free" if p.fits else "short", abs(p.free_bytes), ""),
+        ("usable", p.capacity_bytes, "  an estimate" if p.scenario.gpu.is_estimate else ""),
+    ]
+    return [f"  {name:<18}{format_bytes(size, 'GiB'):>12}  {size:>18,} B{note}" for name, size, note in rows]
+
+
+def _limit_lines(p: MemoryPlan) -> list[str]:
+    def limit(value: int | None) -> str:
+        return "memory sets no limit" if value is None else f"{value:,}"
+
+    crossover = p.crossover_context_length
+    floor = p.decode_floor_seconds
+    return [
+        f"  largest batch      {limit(p.max_batch_size)} at {p.scenario.context_length:,} tokens",
+        f"  longest context    {limit(p.max_context_length)} at batch {p.scenario.batch_size:,}",
+        f"  cache = weights    {'never' if crossover is None else f'from {crossover:,} tokens'}",
+        f"  bytes per token    {p.bytes_per_token} a sequence",
+        f"  decode floor       {_floor_words(floor)}",
+    ]
+
+
+def _floor_words(seconds: float | None) -> str:
+    return "bandwidth not known" if seconds is None else f"at least {seconds * 1000:.2f} ms a step"
+
+
+def term_lines(title: str, terms: Iterable[Term]) -> list[str]:
+    """A title and every term of a sum."""
+    return [f"{title}:", *(f"  {term.label}: {term.formula} = {term.bytes:,} B" for term in terms)]
+
+
+def assumption_lines() -> list[str]:
+    """The general formula and what it takes for granted."""
+    return [f"The general form is {GENERAL_FORMULA}. It takes for granted:", *(f"  - {text}" for text in ASSUMPTIONS)]
+
+
+# ---------------------------------------------------------------------------------------------------------- sweep
+
+
+def run_sweep(options: argparse.Namespace) -> int:
+    """`sweep`: the table, as text or CSV. Status 0 where any row fits."""
+    frame = sweep(
+        base_scenario(options),
+        context_length=options.context,
+        batch_size=options.batch,
+        kv_dtype=options.kv_dtype,
+        weight_dtype=options.weight_dtype,
+        num_kv_heads=options.kv_heads,
+        tensor_parallel=options.tensor_parallel,
+    )
+    print(frame.to_csv(index=False) if options.csv else frame.to_string(index=False), end="" if options.csv else "\n")
+    return FITS if bool(frame["fits"].any()) else DOES_NOT_FIT
+
+
+COMMANDS = (
+    Command("plan", "will it fit? (exit status 0 yes, 1 no, 2 wrong input)", _plan_command),
+    Command("sweep", "every combination of the given axes as a table", _sweep_command),
+)
