@@ -111,7 +111,7 @@ def tensors_of(index: int, runs: Sequence[Mapping[str, Any]], layer: Sequence[Ma
     for tensors in found:
         if any(tensor is None for tensor in tensors):
             raise refusal(f"layer {index} keeps {next(t for t in tensors if t)[0]} at some lengths only")
-        held.extend(_held(index, tensors, _lengths(runs), _window(runs, layer)))
+        held.extend(_held(index, tensors, _lengths(runs), _windows(runs, layer)))
     return held
 
 
@@ -120,12 +120,19 @@ def _lengths(runs: Sequence[Mapping[str, Any]]) -> list[int]:
     return [run["capacity"] or run["tokens"] for run in runs]
 
 
-def _window(runs: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]]) -> int | None:
-    """The window that a dynamic layer states; a static one shows it by its size."""
-    return next((seen["window"] for run, seen in zip(runs, layer, strict=True) if seen["window"]), None)
+def _windows(runs: Sequence[Mapping[str, Any]], layer: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The windows that a layer may have: the one that its class states, and what a large static cache stops at."""
+    stated = [seen["window"] for seen in layer if seen["window"]]
+    shown = [
+        tensor[1][-2]
+        for run, seen in zip(runs, layer, strict=True)
+        for tensor in seen["tensors"]
+        if len(tensor[1]) == 4 and run["capacity"] and tensor[1][-2] < run["capacity"]
+    ]
+    return list(dict.fromkeys([*stated, *shown]))
 
 
-def _held(index: int, tensors: Sequence[Any], lengths: Sequence[int], stated: int | None) -> list[Held]:
+def _held(index: int, tensors: Sequence[Any], lengths: Sequence[int], windows: Sequence[int]) -> list[Held]:
     """One tensor as all runs show it; nothing where it is empty at whole blocks (working memory)."""
     name, shapes, dtype = tensors[0][0], [tensor[1] for tensor in tensors], tensors[0][2]
     if not any(_count(shape) for shape in shapes):
@@ -137,7 +144,7 @@ def _held(index: int, tensors: Sequence[Any], lengths: Sequence[int], stated: in
     axis = _axis(index, name, shapes)
     if axis is None:
         return [Held(name, None, shapes[0][1], _count(shapes[0][2:]), dtype)]
-    growth = _growth([shape[axis] for shape in shapes], lengths, stated)
+    growth = _growth([shape[axis] for shape in shapes], lengths, windows)
     if growth is None:
         raise refusal(f"layer {index} keeps {[s[axis] for s in shapes]} entries of {name} for {list(lengths)} tokens")
     rest = [size for position, size in enumerate(shapes[0]) if position not in (0, axis)]
@@ -161,13 +168,11 @@ def _axis(index: int, name: str, shapes: Sequence[Sequence[int]]) -> int | None:
     return len(shapes[0]) - 2 if name in ("keys", "values") and len(shapes[0]) == 4 else None
 
 
-def _growth(entries: Sequence[int], lengths: Sequence[int], stated: int | None) -> Growth | None:
+def _growth(entries: Sequence[int], lengths: Sequence[int], windows: Sequence[int]) -> Growth | None:
     """The law that gives every number of entries, or None."""
     biggest, length = max(zip(entries, lengths, strict=True), key=lambda pair: pair[1])
-    laws = [Growth(stated, 1)] if stated else []  # first: below its window, a window layer looks like any other
-    laws += [Growth(None, 1), Growth(biggest, 1)]
-    if biggest:
-        laws.append(Growth(None, max(1, length // biggest)))
+    laws = [Growth(window, 1) for window in windows]  # first: below its window, such a layer looks like any other
+    laws.append(Growth(None, max(1, length // max(1, biggest))))
     return next((law for law in laws if all(_fits(law, *pair) for pair in zip(entries, lengths, strict=True))), None)
 
 

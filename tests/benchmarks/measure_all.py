@@ -1,0 +1,101 @@
+"""Every decoder type that transformers knows, by the defaults of its class: measured, and against the rules.
+
+    python tests/benchmarks/measure_all.py             prints one line a type, and the sums
+    python tests/benchmarks/measure_all.py --write     also writes tests/importer/measurement_table.py
+
+It takes minutes, so the test runner reads the written table and repeats only the part that is fast.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kvplan.dtypes import WEIGHT_FORMATS  # noqa: E402 - the checkout must be found first
+from kvplan.errors import KvplanError  # noqa: E402
+from kvplan.importer import import_config  # noqa: E402
+from kvplan.importer.measure import close_workers, measure_config  # noqa: E402
+from kvplan.model import Model  # noqa: E402
+
+TABLE = ROOT / "tests" / "importer" / "measurement_table.py"
+CONTEXTS = (0, 4_096, 131_072)
+BF16 = WEIGHT_FORMATS["bf16"]
+
+
+def decoder_types() -> list[str]:
+    """Every model_type for which transformers has a causal, an image-text or a multimodal language model."""
+    from transformers.models.auto import modeling_auto as auto
+
+    return sorted(
+        {
+            *auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+            *auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+            *auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+        }
+    )
+
+
+def figures(model: Model) -> tuple[int, ...]:
+    return (model.num_params, model.num_active_params, *(model.cache_bytes(tokens) for tokens in CONTEXTS))
+
+
+def outcome(model_type: str) -> tuple[str, str]:
+    """(exact, measured, differs or refused; what is to be said about it)."""
+    config = {"model_type": model_type, "torch_dtype": "bfloat16"}
+    try:
+        measured = measure_config(config, dtype=BF16, seconds=300)
+    except KvplanError as refusal:
+        return "refused", str(refusal).removeprefix("config.json: ")
+    try:
+        rule = import_config(config, measure="never")
+    except KvplanError:
+        return "measured", f"{measured.num_params:,} parameters"
+    if figures(rule) == figures(measured):
+        return "exact", f"{measured.num_params:,} parameters, as the rule counts them"
+    return "differs", f"rule {figures(rule)}, measured {figures(measured)}"
+
+
+def rows() -> Iterator[tuple[str, str, str, float]]:
+    for model_type in decoder_types():
+        start = time.perf_counter()
+        kind, text = outcome(model_type)
+        yield model_type, kind, text, time.perf_counter() - start
+
+
+def written(kinds: dict[str, dict[str, str]]) -> str:
+    lines = [
+        '"""Types that cannot be measured by class defaults, and types of which rule and measurement differ.',
+        "",
+        "Written by tests/benchmarks/measure_all.py --write with the transformers of requirements.txt.",
+        '"""',
+        "",
+    ]
+    for name, kind in (("REFUSED", "refused"), ("DIFFERS", "differs")):
+        table = kinds.get(kind, {})
+        lines.append(f"{name}: dict[str, str] = {{")
+        lines += [f"    {model_type!r}: {text!r},  # noqa: E501" for model_type, text in table.items()]
+        lines += ["}", ""]
+    lines.append("MEASURED = (")
+    lines += [f"    {t!r}," for t in sorted({*kinds.get("exact", {}), *kinds.get("measured", {})})]
+    lines += [")", '"""Types that are measured by the defaults of their class."""', ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    kinds: dict[str, dict[str, str]] = {}
+    for model_type, kind, text, seconds in rows():
+        kinds.setdefault(kind, {})[model_type] = text
+        print(f"{kind:9} {model_type:28} {seconds:6.2f} s  {text}", flush=True)
+    print(", ".join(f"{kind}: {len(table)}" for kind, table in sorted(kinds.items())))
+    if "--write" in sys.argv[1:]:
+        TABLE.write_text(written(kinds), encoding="utf-8")
+    close_workers()
+
+
+if __name__ == "__main__":
+    main()
