@@ -129,9 +129,7 @@ def show_model(name: str, kv: str) -> None:
     model = find_model(name)
     st.text(model.name)
     words.show_chart(charts.layer_strip(layer_strip(model)), "Layers in order, by kind", f"strip_{name}")
-    st.dataframe(
-        pd.DataFrame(layer_rows(model, kv), columns=["layers", "kind", "keeps of a sequence"]), hide_index=True
-    )
+    words.show_facts(layer_rows(model, kv), ("layers", "keeps of a sequence", "kind"))
     for note in model.notes:
         st.text(note)
     st.text(f"Source: {model.source}")
@@ -170,11 +168,11 @@ def _exact(read: Callable[[], Any]) -> str:
 
 
 def layer_rows(model: Model, kv: str) -> list[tuple[str, str, str]]:
-    """(layers, kind, what one of them keeps) for each run of equal layers."""
+    """(layers, what one of them keeps, kind) for each run of equal layers."""
     rows, first = [], 0
     for layer, count in model.layer_runs:
         span = str(first) if count == 1 else f"{first} to {first + count - 1}"
-        rows.append((span, layer.cache.label, _layer_words(layer.cache, kv)))
+        rows.append((span, _layer_words(layer.cache, kv), layer.cache.label))
         first += count
     return rows
 

@@ -13,7 +13,6 @@ from kvplan.explain import (
     Term,
     cache_terms,
     count_layers,
-    kinds_sentence,
     layer_strip,
     layer_words,
     weight_terms,
@@ -123,13 +122,9 @@ def show_curve(p: MemoryPlan) -> None:
 def show_layers(p: MemoryPlan) -> None:
     model = p.scenario.planned_model
     st.subheader("Why: the layers", anchor=False)
-    st.text(kinds_sentence(model))
     words.show_chart(charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip")
-    rows = [
-        (f"{count} × {cache.label}", layer_words(cache, p.scenario.kv_dtype))
-        for cache, count in count_layers(model.layers)
-    ]
-    words.show_facts(rows, ("layers", "one of them keeps of a sequence"), "kinds")
+    for cache, count in count_layers(model.layers):
+        st.text(f"{count} × {cache.label}: each keeps {layer_words(cache, p.scenario.kv_dtype)} of a sequence")
 
 
 def show_formula(p: MemoryPlan) -> None:

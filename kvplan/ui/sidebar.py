@@ -92,13 +92,13 @@ def show_sidebar() -> None:
     with st.sidebar:
         _example()
         slots = {key: _with_slot(key) for key in ("model", "gpu", "tp", "ctx", "batch", "kv", "weights", "heads")}
-        with st.expander("More settings"):
+        with st.popover("More settings", width="stretch"):
             slots |= {key: _with_slot(key) for key in ("pp", "fraction", "overhead")}
             st.segmented_control(
                 "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
                 help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.",
             )  # fmt: skip
-        with st.expander("Easily forgotten"):
+        with st.popover("Easily forgotten", width="stretch"):
             slots |= {key: _with_slot(key) for key in ("images", "prefix", "draft", "adapters")}
             _adapter_calculator()
         _complain(slots)

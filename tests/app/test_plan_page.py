@@ -102,9 +102,9 @@ def test_a_plan_that_does_not_fit_says_what_would_and_applies_it(app):
 
 
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
-    kinds = app(model="gemma-3-27b").tables()[-1]
-    assert kinds["layers"].tolist() == ["52 × sliding window", "10 × full attention"]
-    assert kinds.iloc[0, 1].endswith("up to 1,024")
+    texts = app(model="gemma-3-27b").texts()
+    assert "52 × sliding window: each keeps 8,192 B a token up to 1,024 of a sequence" in texts
+    assert "10 × full attention: each keeps 8,192 B a token of a sequence" in texts
 
 
 def test_an_estimated_overhead_says_so_with_spread_and_source(app):
