@@ -155,6 +155,18 @@ def test_the_grid_and_the_numbers_are_the_traces_one_step_a_click(on):
     assert page.value("lab_step") == 0
 
 
+def test_eight_heads_of_64_have_the_shapes_of_the_lesson(on):
+    page = on(FILL)
+    page.set(lab_heads=8, lab_kv_heads=8, lab_head_dim=64, lab_prompt="1 2 3", lab_inputs=2)
+    shapes, written = [page.metric("K of one layer")], [page.metric("Column written")]
+    for _ in range(2):
+        page.click("lab_forward")
+        shapes.append(page.metric("K of one layer"))
+        written.append(page.metric("Column written"))
+    assert shapes == ["(1, 8, 3, 64)", "(1, 8, 4, 64)", "(1, 8, 5, 64)"]
+    assert written == ["0 to 2", "3", "4"]
+
+
 @pytest.mark.parametrize("cache", lab.CACHES)
 def test_bytes_held_equal_the_planners_formula_for_every_cache(on, cache):
     page = on(FILL, lab_step="2")
@@ -199,7 +211,7 @@ def test_what_cannot_be_run_is_a_sentence_and_no_traceback(on, key, value, found
 def test_more_work_than_a_shared_server_bears_is_refused_with_its_bound(on):
     page = on(FILL)
     page.set(lab_layers=4, lab_heads=8, lab_inputs=32)
-    assert any("1,056, and this page stops at 800" in text for text in page.texts())
+    assert any("33,792, and this page stops at 9,600" in text for text in page.texts())
 
 
 # ------------------------------------------------------------------------------------------------- 2 wire the heads

@@ -14,7 +14,8 @@ from kvplan.lab.shape import POSITIONS
 from kvplan.ui.sidebar import BIND
 
 MAX_PROMPT, MAX_NEW = 16, 32
-MAX_WORK = 800  # layers x query heads x steps: about two seconds of one core
+MAX_WORK = 9600  # layers x query heads x head dim x steps: about two seconds of one core
+LEAST_WIDTH = 32  # a narrower head costs as much: what takes time is to start its products
 
 SMALLEST: dict[str, Any] = {
     "lab_layers": 2,
@@ -70,7 +71,7 @@ def ask_decoder(steps_key: str) -> Setting:
             _number("Layers", "lab_layers", 1, 4)
             _number("Query heads", "lab_heads", 1, 8)
             _number("KV heads", "lab_kv_heads", 1, 8)
-            _number("Head dim", "lab_head_dim", 1, 32)
+            _number("Head dim", "lab_head_dim", 1, 64)
             _number("Vocabulary", "lab_vocab", 2, 1000)
             _number("Window, 0 for none", "lab_window", 0, MAX_PROMPT + MAX_NEW)
             _number("Seed", "lab_seed", 0, 1_000_000)
@@ -78,8 +79,9 @@ def ask_decoder(steps_key: str) -> Setting:
             _choice("Positions", "lab_position", POSITIONS)
             _choice("Arithmetic", "lab_dtype", tuple(DTYPES))
         st.caption(
-            f"Bounds of this page: 4 layers, 8 heads of 32, a vocabulary of 1,000, prompts of {MAX_PROMPT} tokens, "
-            f"{MAX_NEW} decode steps, and layers × query heads × (decode steps + 1) up to {MAX_WORK}."
+            f"Bounds of this page: 4 layers, 8 heads of 64, a vocabulary of 1,000, prompts of {MAX_PROMPT} tokens, "
+            f"{MAX_NEW} decode steps; and layers × query heads × head dim (counted as {LEAST_WIDTH} at least) × "
+            f"(decode steps + 1) up to {MAX_WORK:,}."
         )
     setting = _read(steps)
     st.text(setting.words)
@@ -112,11 +114,7 @@ def _read(steps: int) -> Setting:
     here = st.session_state  # an address without a value empties a field; the page has named that part of it
     values = {key: first if here[key] is None else here[key] for key, first in SMALLEST.items()}
     prompt = read_tokens(values["lab_prompt"])
-    work = values["lab_layers"] * values["lab_heads"] * (steps + 1)
-    if work > MAX_WORK:
-        raise InputError(
-            f"layers x query heads x (decode steps + 1) is {work:,}, and this page stops at {MAX_WORK}; take fewer"
-        )
+    _check_work(values, steps)
     model = lab.TinyDecoder(
         num_layers=values["lab_layers"],
         num_attention_heads=values["lab_heads"],
@@ -130,6 +128,17 @@ def _read(steps: int) -> Setting:
     )
     _check_tokens(prompt, model)
     return Setting(model, prompt, steps)
+
+
+def _check_work(values: dict[str, Any], steps: int) -> None:
+    """A rerun must not keep a shared server busy."""
+    width = max(values["lab_head_dim"], LEAST_WIDTH)
+    work = values["lab_layers"] * values["lab_heads"] * width * (steps + 1)
+    if work > MAX_WORK:
+        raise InputError(
+            f"layers x query heads x head dim ({LEAST_WIDTH} at least) x (decode steps + 1) is {work:,}, and this page "
+            f"stops at {MAX_WORK:,}; take fewer"
+        )
 
 
 def read_tokens(text: str) -> list[int]:

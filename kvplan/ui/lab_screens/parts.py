@@ -109,6 +109,7 @@ def long_work(
     kept = st.session_state.get(f"{key}_result")
     if st.button(label, key=f"{key}_start", type="primary"):
         st.button("Stop", key=f"{key}_stop")
+        st.caption("Stop ends it, and so does a press of anything else.")
         bar = st.progress(0, "0 % done")
         st.session_state[f"{key}_result"] = (str(settings), work(_teller(bar)))
         st.rerun()

@@ -55,13 +55,13 @@ def _offer(label: str, key: str, **settings: Any) -> None:
         st.page_link(PLAN_PAGE, label="Loaded: open Plan", icon=":material/arrow_forward:")
 
 
-def _offer_row(words: str, key: str, **settings: Any) -> None:
+def _offer_row(words: str, name: str, key: str, **settings: Any) -> None:
     """A line of text with its button."""
-    text, button = st.columns([4, 1], vertical_alignment="center")
+    text, button = st.columns([3, 2], vertical_alignment="center")
     with text:
         st.text(words)
     with button:
-        _offer("Load into Plan", key, **settings)
+        _offer(f"Load into Plan: {name}", key, **settings)
 
 
 def _show_toy() -> None:
@@ -72,6 +72,12 @@ def _show_toy() -> None:
     tokens = len(PROMPT) + NEW_TOKENS - 1
     planned = lab.model_like(model).cache_bytes(context_length=tokens, kv_dtype="fp32")
     formula = lab.cache_formula(cache)
+    shape = model.shape
+    st.text(
+        f"{shape.num_layers} layers, {shape.num_attention_heads} query heads, {shape.num_kv_heads} KV heads, head_dim "
+        f"{shape.head_dim}, {shape.dtype}, seed {shape.seed}; prompt {' '.join(map(str, PROMPT))} and {NEW_TOKENS} new "
+        "tokens."
+    )
     show_measures(
         [
             Measure(
@@ -107,7 +113,7 @@ def _show_ladder() -> None:
     for place, row in enumerate(table.to_dict("records")):
         words = f"{row['step']}: {row['formula']} = {format_exact_bytes(row['bytes'])}"
         if row["layers"] == load_model(LADDER_MODEL).num_layers:
-            _offer_row(words, f"lab_rung_{place}", **ladder_settings(row))
+            _offer_row(words, row["step"], f"lab_rung_{place}", **ladder_settings(row))
         else:
             st.text(words)
 
@@ -138,7 +144,7 @@ def _show_crossovers() -> None:
             f"{row['name']}, {row['num_layers']} layers, {row['num_kv_heads']} KV heads: {row['tokens']:,} tokens "
             f"= weights {row['weight_bytes']:,} B / {row['bytes_per_token']:,} B a token, rounded up"
         )
-        _offer_row(words, f"lab_cross_{row['preset']}", **crossover_settings(row))
+        _offer_row(words, row["name"], f"lab_cross_{row['preset']}", **crossover_settings(row))
 
 
 def crossover_settings(row: Any) -> dict[str, Any]:
@@ -155,7 +161,7 @@ def _show_large() -> None:
         heads = f"{row['kv_heads']} KV head" + ("" if row["kv_heads"] == 1 else "s")
         decimal = format_bytes(row["bytes"], decimal=True)
         words = f"{heads}, {requests}: {row['bytes']:,} B = {format_bytes(row['bytes'])} = {decimal}"
-        _offer_row(words, f"lab_large_{place}", **large_settings(row))
+        _offer_row(words, f"{heads}, {requests}", f"lab_large_{place}", **large_settings(row))
 
 
 def large_settings(row: Any) -> dict[str, Any]:
@@ -178,7 +184,7 @@ def _show_beliefs() -> None:
             st.text(belief.settled_by)
     with st.container(horizontal=True):
         for name in (LARGE_MODEL, SMALL_MODEL):
-            _offer(f"Load {load_model(name).name}", f"lab_load_{name}", model=name)
+            _offer(f"Load into Plan: {load_model(name).name}", f"lab_load_{name}", model=name)
 
 
 def _show_real() -> None:
