@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
+from kvplan.engines import ENGINES
 from kvplan.errors import KvplanError
 from kvplan.fleet import ADAPTED_ROLES, adapter_bytes
 from kvplan.library import scenario_of
@@ -19,7 +20,7 @@ from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios, load_scenario
 from kvplan.share import LINK_KEYS, open_fields
 from kvplan.sweep import AS_PUBLISHED
-from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field, widget_values
+from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, NO_ENGINE, Field, widget_values
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, known_gpu, known_model, model_ids
 from kvplan.ui.words import show_error
 
@@ -93,7 +94,7 @@ def show_sidebar() -> None:
         _example()
         slots = {key: _with_slot(key) for key in ("model", "gpu", "tp", "ctx", "batch", "kv", "weights", "heads")}
         with st.popover("More settings", width="stretch"):
-            slots |= {key: _with_slot(key) for key in ("pp", "fraction", "overhead")}
+            slots |= {key: _with_slot(key) for key in ("engine", "pp", "fraction", "overhead")}
             st.segmented_control(
                 "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
                 help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.",
@@ -265,6 +266,10 @@ def _overhead(field: Field) -> None:
     _text(field, "estimate")
 
 
+def _engine(field: Field) -> None:
+    _choice(field, [NO_ENGINE, *ENGINES])
+
+
 def _draft(field: Field) -> None:
     _choice(field, [NO_DRAFT, *model_ids()])
 
@@ -285,6 +290,7 @@ _WIDGETS = {
     "prefix": _text,
     "adapters": _text,
     "draft": _draft,
+    "engine": _engine,
 }
 
 

@@ -62,7 +62,7 @@ def ask_crossover(scenario: Scenario) -> None:
         table = pd.DataFrame([_curve_row(column, curve) for curve in curves])
         words.show_table(table, "crossover")
         rows = pd.concat([curve.table for curve in curves], ignore_index=True)
-        words.offer_csv(rows, "cache-over-context", "Every point of the figure as CSV")
+        words.offer_sweep(rows, scenario, "cache-over-context", "Every point of the figure as CSV")
 
 
 def _line_values(column: str, scenario: Scenario, defaults: dict[str, str]) -> list[Any]:
@@ -126,7 +126,7 @@ def ask_fit(scenario: Scenario) -> None:
     words.show_chart(charts.fit_map(panels, across, up), "What fits: a map over the two axes", "fit")
     table = pd.concat([p.table for p in panels], ignore_index=True)
     words.show_table(table, "fit")
-    words.offer_csv(table, "what-fits", "This table as CSV")
+    words.offer_sweep(table, scenario, "what-fits", "This table as CSV")
 
 
 def _panels(scenario: Scenario, chosen: dict[str, list[Any]], panel: str) -> list[charts.Panel]:

@@ -5,8 +5,9 @@ Whatever may hold a visitor's own words goes through `st.text` or a table, which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -14,6 +15,7 @@ import streamlit as st
 
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
+from kvplan.report import sweep_csv, table_csv
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.units import format_tokens
 
@@ -76,15 +78,24 @@ def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
 
 
 def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:
-    """A button that makes the CSV only when it is pressed."""
-    st.download_button(
-        label,
-        lambda: table.to_csv(index=False).encode(),
-        f"{name}.csv",
-        "text/csv",
-        key=f"{name}_csv",
-        on_click="ignore",
-    )
+    """A button that makes the CSV of exactly this table, only when it is pressed."""
+    offer(label, f"{name}.csv", "text/csv", lambda: table_csv(table))
+
+
+def offer_sweep(table: pd.DataFrame, scenario: Scenario, name: str, label: str) -> None:
+    """As `offer_csv`, with the scenario, its sources and its link as comments on top."""
+    offer(label, f"{name}.csv", "text/csv", lambda: sweep_csv(table, scenario, home()))
+
+
+def offer(label: str, file: str, mime: str, make: Callable[[], str]) -> None:
+    """A download whose content is made when it is asked for."""
+    st.download_button(label, lambda: make().encode(), file, mime, key=f"get_{file}", on_click="ignore")
+
+
+def home() -> str:
+    """The address of the Plan page, as this visitor reaches it."""
+    here = urlsplit(st.context.url or "")
+    return f"{here.scheme}://{here.netloc}/" if here.netloc else "/"
 
 
 def counted(count: int, word: str) -> str:

@@ -216,6 +216,16 @@ def test_the_shared_link_reads_back_to_the_scenario(app):
     assert kvplan.from_link(link) == LLAMA.with_changes(context_length=32768, kv_dtype="fp8", batch_size=3)
 
 
+def test_the_plan_is_offered_in_four_kinds_of_file(app):
+    labels = [button.label for button in on(app, "share").run.get("download_button")]
+    assert labels == ["CSV", "JSON", "Markdown", "Page with its figures (HTML)"]
+
+
+def test_the_shown_plan_holds_every_byte_of_the_answer(app):
+    table = on(app, "share").tables()[0].set_index("what")["exact"]
+    assert int(table["free"]) == kvplan.plan(LLAMA).free_bytes
+
+
 def test_a_model_of_ones_own_travels_in_the_link_and_as_a_file(app):
     page = on(app, "define")
     page.click("use_model")

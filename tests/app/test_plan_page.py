@@ -3,8 +3,10 @@
 import pytest
 
 import kvplan
+from kvplan.engines.commands import command
+from kvplan.engines.lines import predicted_lines
 from kvplan.explain import ASSUMPTIONS, cache_terms, weight_terms
-from kvplan.suggest import suggestions
+from kvplan.suggest import launch_of, suggestions
 from kvplan.ui.fields import FIELDS
 
 LLAMA = ("llama-3.1-8b", "h100-sxm-80gb")
@@ -42,6 +44,7 @@ def test_the_bars_segments_add_up_to_the_capacity(app):
         ("prefix", "1k", {"shared_prefix": 1024}),
         ("adapters", "300MiB", {"adapter_bytes": 300 * 2**20}),
         ("draft", "llama-3.1-8b", {"draft_model": "llama-3.1-8b"}),
+        ("engine", "vllm", {"engine": "vllm"}),
     ],
 )
 def test_each_widget_changes_its_setting(app, key, value, setting):
@@ -55,7 +58,7 @@ def test_each_widget_changes_its_setting(app, key, value, setting):
 
 def test_the_widgets_above_are_all_fields_but_model_and_gpu():
     covered = {"ctx", "batch", "kv", "weights", "heads", "tp", "pp", "fraction", "overhead", "images", "prefix"}
-    assert set(FIELDS) == covered | {"adapters", "draft", "model", "gpu"}
+    assert set(FIELDS) == covered | {"adapters", "draft", "engine", "model", "gpu"}
 
 
 def test_model_and_gpu_are_the_chosen_presets(app):
@@ -99,6 +102,19 @@ def test_a_plan_that_does_not_fit_says_what_would_and_applies_it(app):
     page.click("apply_kv_dtype")
     assert page.heading() == found["kv_dtype"].plan.sentence
     assert page.value("kv") == found["kv_dtype"].scenario.kv_dtype
+
+
+def test_an_engine_shows_its_command_and_the_lines_to_expect(app):
+    page = app(engine="vllm")
+    scenario = kvplan.Scenario(*LLAMA, engine="vllm")
+    launch = launch_of(scenario, "vllm")
+    assert [code.value for code in page.run.code] == [command(launch), "\n".join(predicted_lines(launch))]
+
+
+def test_an_engine_that_cannot_store_the_cache_so_says_it(app):
+    page = app(engine="ollama")
+    assert page.heading() == planned().sentence
+    assert any("Ollama has one cache type" in text for text in page.texts())
 
 
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):

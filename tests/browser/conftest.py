@@ -24,7 +24,7 @@ DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 START_SECONDS = 180  # a first start on a busy machine compiles and imports everything
 
 
-def _chromium():
+def chromium():
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         reason = "no Chromium on PATH: install one to run the browser tests"
@@ -80,7 +80,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def browser():
-    path = _chromium()
+    path = chromium()
     with _playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield running

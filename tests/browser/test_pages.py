@@ -99,11 +99,20 @@ def test_a_csv_holds_exactly_the_table(visit):
     visitor.figure("fit")
     with visitor.page.expect_download() as download:
         visitor.page.get_by_role("button", name="This table as CSV").click()
-    lines = download.value.path().read_text().splitlines()
+    lines = [line for line in download.value.path().read_text().splitlines() if not line.startswith("#")]
     table = kvplan.sweep(LLAMA, context_length="1k..256k*2", batch_size="1..256*2")
     assert len(lines) == len(table) + 1
     total = lines[0].split(",").index("total_bytes")
     assert [int(line.split(",")[total]) for line in lines[1:]] == table["total_bytes"].tolist()
+
+
+def test_the_plan_is_downloaded_as_a_page_that_asks_no_server_for_anything(visit):
+    visitor = visit("/share")
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="Page with its figures").click()
+    text = download.value.path().read_text()
+    assert kvplan.plan(LLAMA).sentence in text
+    assert 'src="http' not in text
 
 
 def test_the_address_of_a_sweep_opens_the_same_question(visit):
