@@ -96,6 +96,9 @@ class StorageFormat:
 
 _Row = tuple[str, tuple[Scale | FlatScale, ...], str, str]
 
+PER_TENSOR_TWICE = Scale(ALL, ALL, 8)
+"""Two fp32 numbers a matrix: its own scale, and the one that its input is divided by."""
+
 PER_TENSOR = Scale(ALL, ALL, 4)
 PER_ROW_FP32 = Scale(1, ALL, 4)
 PER_ROW_BF16 = Scale(1, ALL, 2)
@@ -185,6 +188,27 @@ def _hqq_formats() -> list[StorageFormat]:
     ]
 
 
+_MLX = "https://github.com/ml-explore/mlx"
+_MLX_PACKS = {2: (4, 1), 3: (8, 3), 4: (2, 1), 5: (8, 5), 6: (4, 3), 8: (1, 1)}  # bits: (values, bytes)
+
+
+def _checkpoint_formats() -> list[StorageFormat]:
+    """Layouts of published files that nobody chooses in a plan: with the scale of the input, a zero bias, a part of a fused matrix."""
+    rows: list[tuple[str, int, int, tuple[Scale | FlatScale, ...], str, str]] = [
+        ("fp8_per_tensor_static", 1, 1, (PER_TENSOR_TWICE,), "1 B a value, one fp32 scale each for the matrix and its input", _COMPRESSED),
+        ("nvfp4_static", 2, 1, (Scale(1, 16, 1), PER_TENSOR_TWICE), "as nvfp4, with one fp32 scale for the input", _COMPRESSED),
+    ]  # fmt: skip
+    for size in (32, 64, 128):
+        scales = (Scale(1, size, 2), Scale(8, size, 4))
+        rows += [
+            (f"gptq_int4_g{size}_bias", 2, 1, (*scales, Scale(ALL, 1, 4), Scale(1, ALL, 2)), "as gptq int4, with an fp16 bias", _VLLM),
+            (f"gptq_int4_g{size}_part", 2, 1, scales, "as gptq int4, in a matrix whose g_idx is counted with another part", _VLLM),
+            *((f"mlx_{bits}b_g{size}", *pack, (FlatScale(size, 4),), "packed codes, 16-bit scale and 16-bit bias a group", _MLX)
+              for bits, pack in _MLX_PACKS.items()),
+        ]  # fmt: skip
+    return [StorageFormat(name, v, b, scales, layout=text, source=url) for name, v, b, scales, text, url in rows]
+
+
 _GGUF_BLOCKS = {  # type -> (values, bytes) of one block
     "F64": (1, 8), "F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "I8": (1, 1), "I16": (1, 2), "I32": (1, 4),
     "I64": (1, 8), "Q4_0": (32, 18), "Q4_1": (32, 20), "Q5_0": (32, 22), "Q5_1": (32, 24), "Q8_0": (32, 34),
@@ -204,6 +228,9 @@ WEIGHT_FORMATS: dict[str, StorageFormat] = {
     fmt.name: fmt for fmt in [*_weight_formats(), *(_gguf_format(n, v, b) for n, (v, b) in _GGUF_BLOCKS.items())]
 }
 """Every weight format by its id, in the order that a list shows."""
+
+CHECKPOINT_FORMATS: dict[str, StorageFormat] = {fmt.name: fmt for fmt in _checkpoint_formats()}
+"""Formats that only a published checkpoint has: read by their names, and not in the lists that a person chooses from."""
 
 WEIGHT_ALIASES = {
     "float32": "fp32", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16", "f16": "fp16", "half": "fp16",
@@ -230,7 +257,8 @@ def weight_format(name: str) -> StorageFormat:
     key = _key(name, "weight_dtype")
     if key in UNSIZED_WEIGHT_FORMATS:
         raise InputError(f"weight_dtype {key}: {UNSIZED_WEIGHT_FORMATS[key]}")
-    found = WEIGHT_FORMATS.get(WEIGHT_ALIASES.get(key, key)) or _GGUF_BY_LOWER_NAME.get(key)
+    exact = WEIGHT_FORMATS.get(WEIGHT_ALIASES.get(key, key)) or CHECKPOINT_FORMATS.get(key)
+    found = exact or _GGUF_BY_LOWER_NAME.get(key)
     if found is None:
         raise UnknownNameError("weight dtype", str(name), [*WEIGHT_FORMATS, *WEIGHT_ALIASES])
     return found

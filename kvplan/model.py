@@ -222,6 +222,7 @@ class Model:
     source               where the description comes from
     notes                sentences that a user should read
     is_estimate          True only where the user accepted an estimate
+    storage_unknown      why the bytes of the weights as published are not known, or "" where they are
 
     Two models are equal when their numbers are; names, sources and notes do not count.
     """
@@ -240,6 +241,7 @@ class Model:
     source: str = field(default="", compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     is_estimate: bool = False
+    storage_unknown: str = ""
 
     @property
     def num_layers(self) -> int:
@@ -337,19 +339,31 @@ class Model:
     def storage_of(self, group: WeightGroup, weight_dtype: StorageFormat | None) -> StorageFormat:
         """The format of `group` when the plan asks for `weight_dtype` (None: as published).
 
-        Raises InputError where that is the published dtype and the config does not state one.
+        Raises InputError where that is the published storage and it is not known.
         """
+        if weight_dtype is None and self.storage_unknown:
+            raise InputError(self.why_no_weight_bytes)
         if weight_dtype is None or group.pinned:
             return group.storage or self._published_dtype()
         if weight_dtype.is_plain or (ROLES[group.role].quantized and group.columns > 1):
             return weight_dtype
         return group.storage if group.storage and group.storage.is_plain else self._published_dtype()
 
+    @property
+    def why_no_weight_bytes(self) -> str:
+        """Why `weight_bytes()` as published is refused, as a sentence; "" where it is not."""
+        if self.storage_unknown:
+            return (
+                f"how the checkpoint of {self.name} stores its weights is not known ({self.storage_unknown}); "
+                "choose a weight_dtype, such as bf16"
+            )
+        if self.dtype is None:
+            return f"the config of {self.name} does not state its dtype; choose weight_dtype bf16, fp16 or fp32"
+        return ""
+
     def _published_dtype(self) -> StorageFormat:
         if self.dtype is None:
-            raise InputError(
-                f"the config of {self.name} does not state its dtype; choose weight_dtype bf16, fp16 or fp32"
-            )
+            raise InputError(self.why_no_weight_bytes)
         return self.dtype
 
     def _group_bytes(self, group: WeightGroup, wanted: StorageFormat | None, tensor_parallel: int) -> int:

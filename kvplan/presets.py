@@ -430,6 +430,7 @@ class _ModelFields:
     source: str = ""
     notes: tuple[str, ...] = ()
     is_estimate: bool = False
+    storage_unknown: str = ""
 
     def __post_init__(self) -> None:
         clean_name(self.name)

@@ -132,7 +132,7 @@ def _term_to_json(term: Term) -> dict[str, Any]:
 def model_head(model: Model) -> list[str]:
     """What a model is, in a few lines."""
     limit = "not stated" if model.context_limit is None else f"{model.context_limit:,} tokens"
-    weights = "dtype not stated" if model.dtype is None else format_exact_bytes(model.weight_bytes())
+    weights = "not known" if model.why_no_weight_bytes else format_exact_bytes(model.weight_bytes())
     return [
         f"{model.name} ({model.model_type})",
         f"  parameters {model.num_params:,}, active {model.num_active_params:,}",

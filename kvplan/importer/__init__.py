@@ -23,7 +23,8 @@ from kvplan.importer.decoder import Parts
 from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses
 from kvplan.importer.families import Family, families
 from kvplan.importer.measure import measure_parts, with_known_roles
-from kvplan.importer.quantization import read_scheme
+from kvplan.importer.quantization import note_storage, read_scheme
+from kvplan.importer.quantized.scheme import Scheme, Stored
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
 
@@ -49,6 +50,7 @@ class _Found(NamedTuple):
     dtype: StorageFormat | None
     notes: tuple[str, ...]
     is_estimate: bool = False
+    storage_unknown: str = ""
 
 
 def import_config(
@@ -102,6 +104,7 @@ def _model(found: _Found, name: str | None, source: str) -> Model:
         source=source,
         notes=found.notes,
         is_estimate=found.is_estimate,
+        storage_unknown=found.storage_unknown,
     )
 
 
@@ -120,8 +123,8 @@ def _by_rules(asked: _Asked) -> _Found:
         raise
     except InputError as error:
         raise ConfigError(f"config.json: {error}") from None
-    notes = view.finish()
-    return _Found(model_type, parts if scheme is None else scheme.apply(parts), stated, notes)
+    stored = _stored(view, scheme, parts)
+    return _Found(model_type, stored.parts, stated, view.finish(), storage_unknown=stored.unknown)
 
 
 def _by_measurement(asked: _Asked) -> _Found:
@@ -132,8 +135,17 @@ def _by_measurement(asked: _Asked) -> _Found:
     _require_language_head(view)
     scheme = read_scheme(view, model_type, asked.companion)
     found = measure_parts(asked.data, stated)
-    parts = found.parts if scheme is None else scheme.apply(with_known_roles(found.parts))
-    return _Found(model_type, parts, stated, (*found.notes, *view.notes))
+    stored = _stored(view, scheme, found.parts if scheme is None else with_known_roles(found.parts))
+    return _Found(model_type, stored.parts, stated, (*found.notes, *view.notes), storage_unknown=stored.unknown)
+
+
+def _stored(view: ConfigView, scheme: Scheme | None, parts: Parts) -> Stored:
+    """`parts` as the checkpoint stores them, with the note that says how."""
+    if scheme is None:
+        return Stored(parts)
+    stored = scheme.apply(parts)
+    note_storage(view, scheme.label, stored.unknown)
+    return stored
 
 
 def _by_either(asked: _Asked) -> _Found:
@@ -199,11 +211,12 @@ def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
         raise ConfigError(f"the config is {quoted(config)}; a path or a parsed object is needed")
     path = Path(config)
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path.name} is over {MAX_CONFIG_BYTES // 2**20} MiB, too large for a config")
-        data = path.read_bytes()
+        with path.open("rb") as file:  # a device states no size and never ends
+            data = file.read(MAX_CONFIG_BYTES + 1)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{shorten(path.name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigError(f"{path.name} is over {MAX_CONFIG_BYTES // 2**20} MiB, too large for a config")
     return parse_config(data, path.name)
 
 

@@ -1,0 +1,219 @@
+"""The names that checkpoints give to the matrices of a weight group, and the lists that leave modules out.
+
+Names are written without what stands before the layers (`model.`, `language_model.`), since tools write it
+differently for one and the same checkpoint: `layers.3.self_attn.q_proj`, `lm_head`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from kvplan.errors import shorten
+from kvplan.importer.view import ConfigView
+from kvplan.model import ROLES, WeightGroup
+
+Names = Mapping[str, tuple[tuple[str, ...], ...]]
+"""Role -> the names of its first group in a layer, of its second one, ... A name with "+" is a further part of a
+module that another group begins."""
+
+_PREFIX = re.compile(r"(?:(?:model|language_model|thinker|transformer|backbone)\.)+")
+_PREFIXES = ("", "model.", "language_model.model.", "model.language_model.")
+
+# -------------------------------------------------------------------------------------------------------- names
+
+
+def _mlp(inside: str) -> tuple[tuple[str, ...], ...]:
+    return ((f"{inside}.gate_proj", f"{inside}.up_proj"), (f"{inside}.down_proj",))
+
+
+_LLAMA: Names = {
+    "embedding": (("embed_tokens",),),
+    "lm_head": (("lm_head",),),
+    "attention_q": (("self_attn.q_proj",),),
+    "attention_k": (("self_attn.k_proj",),),
+    "attention_v": (("self_attn.v_proj",),),
+    "attention_o": (("self_attn.o_proj",),),
+    "mlp": _mlp("mlp"),
+}
+_MOE: Names = {**_LLAMA, "router": (("mlp.gate",),), "routed_experts": _mlp("mlp.experts.0")}
+_LATENT: Names = {
+    **{role: names for role, names in _MOE.items() if role != "router"},  # a parameter and no linear layer
+    "attention_latent": (("self_attn.q_a_proj",), ("self_attn.kv_a_proj_with_mqa",), ("self_attn.kv_b_proj",)),
+    "attention_q": (("self_attn.q_b_proj",),),
+    "indexer": (("self_attn.indexer.wq_b",), ("self_attn.indexer.wk",), ("self_attn.indexer.weights_proj",)),
+    "shared_experts": _mlp("mlp.shared_experts"),
+}
+_LLAMA4: Names = {
+    **_LLAMA,
+    "mlp": _mlp("feed_forward"),
+    "router": (("feed_forward.router",),),
+    "routed_experts": _mlp("feed_forward.experts.0"),
+    "shared_experts": _mlp("feed_forward.shared_expert"),
+}
+_GEMMA4: Names = {**_LLAMA, "router": (("router.proj",),), "routed_experts": _mlp("experts.0")}
+_QWEN35: Names = {
+    **_LLAMA,
+    "attention_gate": (("+self_attn.q_proj",),),
+    "recurrent": tuple((f"linear_attn.{name}",) for name in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")),
+}  # fmt: skip
+_QWEN1: Names = {
+    "embedding": (("wte",),),
+    "lm_head": (("lm_head",),),
+    "attention_q": (("attn.c_attn",),),
+    "attention_k": (("+attn.c_attn",),),
+    "attention_v": (("+attn.c_attn",),),
+    "attention_o": (("attn.c_proj",),),
+    "mlp": (("mlp.w1", "mlp.w2"), ("mlp.c_proj",)),
+}
+
+MODULE_NAMES: dict[str, Names] = {
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"), _LLAMA),
+    **dict.fromkeys(("qwen3_moe",), _MOE),
+    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa"), _LATENT),
+    "llama4": _LLAMA4,
+    "gemma4": _GEMMA4,
+    "qwen3_5": _QWEN35,
+    "qwen": _QWEN1,
+}
+"""The names of each family's modules; a family that is not here has no scheme that asks for names."""
+
+SEPARATE_EXPERTS = frozenset({"deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "qwen3_moe"})
+"""Families whose checkpoints hold each projection of each expert as a tensor of its own."""
+
+
+class Matrix(NamedTuple):
+    """A weight group with its names in the checkpoint.
+
+    position  where it stands among the weights of its layer, or of the model
+    names     of its modules, without layer; () where they are not known
+    is_part   its rows belong to a module that another group begins
+    """
+
+    position: int
+    group: WeightGroup
+    names: tuple[str, ...]
+    is_part: bool
+
+
+_ROLES = frozenset({role for role, known in ROLES.items() if known.quantized} | {"embedding", "lm_head", "router"})
+
+
+def matrices(groups: Iterable[WeightGroup], names: Names) -> list[Matrix]:
+    """The groups that a format could apply to, each with its names."""
+    found = [(at, group) for at, group in enumerate(groups) if _is_matrix(group)]
+    held, seen = Counter(group.role for _, group in found), Counter[str]()
+    made = []
+    for at, group in found:
+        known = names.get(group.role, ())
+        mine = known[seen[group.role]] if held[group.role] == len(known) else ()
+        seen[group.role] += 1
+        made.append(Matrix(at, group, tuple(name.lstrip("+") for name in mine), any("+" in name for name in mine)))
+    return made
+
+
+def _is_matrix(group: WeightGroup) -> bool:
+    return group.columns > 1 and not group.pinned and group.tower == "text" and group.role in _ROLES
+
+
+# -------------------------------------------------------------------------------------------------------- lists
+
+
+class ModuleList:
+    """The modules that a config leaves out.
+
+    holds   whether a full name is among them
+    config  where the list stands, for messages
+    """
+
+    def __init__(self, config: ConfigView, holds: Callable[[str], bool]):
+        self.config = config
+        self.holds = holds
+
+    def leaves_out(self, matrix: Matrix, layer: int | None) -> bool:
+        """Whether `matrix` of layer `layer` (None: outside the layers) keeps its width.
+
+        Raises UnsupportedConfigError where its names are not known, or are only partly in the list.
+        """
+        if not matrix.names:
+            label = ROLES[matrix.group.role].label
+            raise self.config.unsupported(f"the names of the modules with the {label} are not known for this family")
+        inside = "" if layer is None else f"layers.{layer}."
+        verdicts = {self.holds(inside + name) for name in matrix.names}
+        if len(verdicts) > 1:
+            raise self.config.unsupported(f"of {' and '.join(matrix.names)} only some are left out")
+        return verdicts.pop()
+
+
+def bare_name(name: str) -> str:
+    """A module's name, or a pattern, without what stands before the layers."""
+    return _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
+
+
+def _checked(config: ConfigView, entries: Iterable[str]) -> list[str]:
+    """The entries as bare names; refuses single experts, since a group holds them all."""
+    found = [bare_name(entry) for entry in entries]
+    for entry in found:
+        if re.search(r"experts\.\d", entry):
+            raise config.unsupported(f"{shorten(entry)} names a single expert, and not all of them")
+    return found
+
+
+def glob_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
+    """Shell patterns, as modelopt writes them; a name without `*` holds the modules inside it too."""
+    found = _checked(config, entries)
+    plain = frozenset(entry for entry in found if not _WILD.search(entry))
+    inside = tuple(f"{entry}." for entry in plain)
+    open_ended = tuple(entry[:-1] for entry in found if entry.endswith("*") and not _WILD.search(entry[:-1]))
+    others = [entry for entry in found if _WILD.search(entry[:-1])]
+    return ModuleList(
+        config,
+        lambda name: (
+            name in plain
+            or name.startswith(inside + open_ended)
+            or any(fnmatchcase(name, pattern) for pattern in others)
+        ),
+    )
+
+
+_WILD = re.compile(r"[*?\[]")
+
+
+def name_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
+    """Whole names, and regular expressions after `re:`, as compressed-tensors writes them.
+
+    Raises UnsupportedConfigError where an expression is none.
+    """
+    given = list(entries)
+    plain = frozenset(_checked(config, (entry for entry in given if not entry.startswith("re:"))))
+    patterns = [_compiled(config, entry.removeprefix("re:")) for entry in given if entry.startswith("re:")]
+
+    def holds(name: str) -> bool:
+        verdicts = {_any_matches(patterns, prefix + name) for prefix in _PREFIXES}
+        if len(verdicts) > 1:
+            raise config.unsupported(f"whether the list holds {name} depends on what stands before it")
+        return name in plain or verdicts.pop()
+
+    return ModuleList(config, holds)
+
+
+def _compiled(config: ConfigView, text: str) -> re.Pattern[str]:
+    if len(text) > 200 or re.search(r"[)\]}*+]\s*[*+{]", text):
+        raise config.unsupported(f"the expression {shorten(text)} is too involved to be followed")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise config.unsupported(f"{shorten(text)} is no regular expression: {error}") from None
+
+
+def _any_matches(patterns: Iterable[re.Pattern[str]], name: str) -> bool:
+    return any(pattern.match(name) for pattern in patterns)
+
+
+def fragment_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
+    """Fragments of names, as transformers and AutoAWQ match them."""
+    found = _checked(config, entries)
+    return ModuleList(config, lambda name: any(entry in name for entry in found))
