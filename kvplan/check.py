@@ -8,8 +8,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplan.errors import KvplanError, PresetError, UnknownNameError
-from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, Preset, file_id, kind_from_table, scenario_of
-from kvplan.presets import read_toml
+from kvplan.library import (
+    GPU,
+    KINDS,
+    MAX_PRESET_BYTES,
+    MODEL,
+    SCENARIO,
+    Kind,
+    Preset,
+    file_id,
+    kind_from_table,
+    parse_preset,
+    scenario_of,
+)
 
 
 class Problem(NamedTuple):
@@ -57,16 +68,21 @@ class _Check:
 
     def file(self, kind: Kind, file: Path) -> None:
         """Check one file and note what is wrong with it."""
+        table: dict[str, Any] = {}
+        text = ""
         try:
-            preset = self._read(kind, file)
+            data = _read(file)
+            text = data.decode("utf-8", "replace")
+            table = parse_preset(data, file.name)
+            preset = self._preset(kind, table, file)
         except KvplanError as error:
-            self.problems.append(_problem(self.root, file, str(error)))
+            words = str(error).removeprefix(f"{file.name}: ").removeprefix(f"{file.name} ")
+            self.problems.append(Problem(str(file.relative_to(self.root)), line_of(text, table, words), words))
         else:
             self.found[kind.name][preset.id] = preset
 
-    def _read(self, kind: Kind, file: Path) -> Preset:
-        name = file_id(file.name)
-        preset: Preset = kind_from_table(kind, read_toml(file), file.name, name)
+    def _preset(self, kind: Kind, table: dict[str, Any], file: Path) -> Preset:
+        preset: Preset = kind_from_table(kind, table, file.name, file_id(file.name))
         if kind is SCENARIO:
             scenario_of(preset, self._finder(MODEL), self._finder(GPU))  # type: ignore[arg-type]
         return preset
@@ -81,9 +97,13 @@ class _Check:
         return find
 
 
-def _problem(root: Path, file: Path, message: str) -> Problem:
-    text = message.removeprefix(f"{file.name}: ").removeprefix(f"{file.name} ")
-    return Problem(str(file.relative_to(root)), line_of(file, text), text)
+def _read(file: Path) -> bytes:
+    """The bytes of a file, at most one more than a preset may have."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_PRESET_BYTES + 1)
+    except OSError as error:
+        raise PresetError(f"cannot be read: {error.strerror}") from None
 
 
 # ----------------------------------------------------------------------------------------------------------- lines
@@ -91,18 +111,16 @@ def _problem(root: Path, file: Path, message: str) -> Problem:
 _STEP = r"([^.\[\]\s]+)|\[(\d+)\]"
 
 
-def line_of(file: Path, message: str) -> int:
-    """The line that a message about `file` means: the one it states, else that of the key it names, else the first."""
+def line_of(text: str, table: Mapping[str, Any], message: str) -> int:
+    """The line of `text` that a message means: the one that it states, that of the key that it names, or the first.
+
+    table  what `text` holds; empty where it is not TOML
+    """
     stated = re.search(r"\(at line (\d+)", message)
     if stated is not None:
         return int(stated[1])
-    try:
-        text = file.read_text(encoding="utf-8")
-        if message.endswith("(at end of document)"):
-            return len(text.splitlines())
-        table = read_toml(file)
-    except (KvplanError, OSError, ValueError):
-        return 1
+    if message.endswith("(at end of document)"):
+        return max(len(text.splitlines()), 1)
     return text.count("\n", 0, _position(text, _steps(message, table))) + 1
 
 

@@ -57,8 +57,8 @@ MAX_DEPTH = 8
 MAX_KEY_PARTS = 8
 """Parts of a dotted key; reading one takes time by the square of its parts."""
 
-MAX_LAYER_WEIGHTS = 100_000
-"""Runs of layers times weights of the largest layer: what every sum over a model goes through."""
+MAX_LAYER_WEIGHTS = 20_000
+"""Runs of layers times weights of the largest layer, which every sum goes through; published models have 2,000."""
 
 
 class Kind(NamedTuple):
@@ -116,10 +116,11 @@ def read_preset(data: bytes, file: str) -> Preset:
 
     Raises PresetError or InputError, with the file and the field.
     """
-    return preset_from_table(_parsed(data, file), file, file_id(file))
+    return preset_from_table(parse_preset(data, file), shorten(file), file_id(file))
 
 
-def _parsed(data: bytes, file: str) -> dict[str, Any]:
+def parse_preset(data: bytes, file: str) -> dict[str, Any]:
+    """The table of a preset file from outside. Raises PresetError where it is too large or not TOML."""
     name = shorten(file)
     if len(data) > MAX_PRESET_BYTES:
         raise PresetError(f"{name} has {len(data):,} bytes; a preset has at most {MAX_PRESET_BYTES:,}")
@@ -378,7 +379,7 @@ def file_text(preset: Preset) -> str:
     """
     kind, text = kind_of(preset), _dumped(preset)
     name = f"{preset.id or kind.name}.toml"
-    if kind_from_table(kind, _parsed(text.encode(), name), name, preset.id) != preset:
+    if kind_from_table(kind, parse_preset(text.encode(), name), name, preset.id) != preset:
         raise PresetError(f"{name} would not read back as it is; it is not written")
     return text
 

@@ -25,6 +25,6 @@ def clean_name(name: object, what: str = "name") -> str:
 
 def preset_id(name: object, what: str = "preset id") -> str:
     """`name` where it can be a preset's id and file name: a-z, 0-9, dots and dashes. Raises InputError."""
-    if not isinstance(name, str) or not re.fullmatch(_ID, name) or ".." in name:
+    if not isinstance(name, str) or not re.fullmatch(_ID, name) or re.search(_RENDERED, name):
         raise InputError(f"{what} is {quoted(name)}; use a-z, 0-9, dots and dashes, such as llama-3.1-8b")
     return name
