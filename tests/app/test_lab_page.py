@@ -488,6 +488,8 @@ def test_each_crossover_loads_into_the_planner_which_finds_it_too(on, preset):
 @pytest.mark.parametrize("place", range(4))
 def test_each_case_of_the_large_model_loads_with_its_bytes(on, place):
     page = on(PLANNER)
+    page.click("lab_large_first_show")
+    assert "It is: neither: both are the same" in notes(page)
     page.click(f"lab_large_{place}")
     row = lab.seventy_billion().iloc[place]
     heads = None if row["kv_heads"] == 8 else int(row["kv_heads"])

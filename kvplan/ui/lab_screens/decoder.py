@@ -73,7 +73,7 @@ def ask_decoder(steps_key: str) -> Setting:
             _number("KV heads", "lab_kv_heads", 1, 8)
             _number("Head dim", "lab_head_dim", 1, 64)
             _number("Vocabulary", "lab_vocab", 2, 1000)
-            _number("Window, 0 for none", "lab_window", 0, MAX_PROMPT + MAX_NEW)
+            _number("Window (0: none)", "lab_window", 0, MAX_PROMPT + MAX_NEW)
             _number("Seed", "lab_seed", 0, 1_000_000)
         with st.container(horizontal=True):
             _choice("Positions", "lab_position", POSITIONS)
@@ -102,7 +102,7 @@ def _fill_in(values: dict[str, Any], steps: int) -> None:
 def _number(label: str, key: str, low: int, high: int) -> int:
     first: int = {**SMALLEST, **STEPS}[key]
     help = f"From {low} to {high:,}."
-    given = st.number_input(label, low, high, first, key=key, width=150, bind=BIND, help=help)
+    given = st.number_input(label, low, high, first, key=key, width=165, bind=BIND, help=help)
     return first if given is None else given
 
 

@@ -79,7 +79,7 @@ def _show_step(row: pd.Series[Any], cells: pd.DataFrame, columns: int) -> None:
                 f"{row['length_before']} → {row['length_after']}",
                 f"{row['length_before']} + {len(row['input_tokens'])} new",
             ),
-            Measure("Column written", _numbers(row["columns_written"]), "the length before the step, and on"),
+            Measure("Column written", _numbers(row["columns_written"]), "from the length before the step"),
             Measure("K of one layer", _shape(row["key_shape"]), "(B, H_kv, T, D); V has the same"),
             Measure("Queries × keys", f"{row['query_length']} × {row['key_length']}", "new tokens × columns read"),
             Measure("Mask, last query", _mask(row["mask_row"]), "1: this query reads that column"),

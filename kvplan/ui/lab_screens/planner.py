@@ -28,6 +28,7 @@ LADDER_MODEL = "llama-3.1-8b"  # 32 layers, 8 KV heads of 128: the shape of the 
 LARGE_MODEL, SMALL_MODEL = "llama-3.1-70b", "llama-2-7b"
 PROMPT, NEW_TOKENS = [1, 2, 3, 4], 8
 TRUE, FALSE = "true", "false"
+REQUESTS, HEADS, EQUAL = "that of 8 requests", "that of 64 KV heads", "neither: both are the same"
 LOADED = "lab_loaded"
 
 
@@ -154,8 +155,18 @@ def crossover_settings(row: Any) -> dict[str, Any]:
 
 def _show_large() -> None:
     model = load_model(LARGE_MODEL)
-    heading(f"{model.name} at 32,768 tokens")
+    heading(f"Predict: {model.name} at 32,768 tokens")
     table = lab.seventy_billion()
+    sizes = table.set_index(["kv_heads", "requests"])["bytes"]
+    many, wide = int(sizes[(8, 8)]), int(sizes[(64, 1)])
+    question = Prediction(
+        "lab_large_first",
+        "Which cache is larger: 8 requests with the 8 KV heads that it has, or 1 request had it 64 KV heads?",
+        (REQUESTS, HEADS, EQUAL),
+    )
+    if not ask(question, "large"):
+        return
+    settle(question, "large", EQUAL if many == wide else REQUESTS if many > wide else HEADS)
     for place, row in enumerate(table.to_dict("records")):
         requests = "1 request" if row["requests"] == 1 else f"{row['requests']} requests"
         heads = f"{row['kv_heads']} KV head" + ("" if row["kv_heads"] == 1 else "s")
