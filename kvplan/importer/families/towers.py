@@ -291,7 +291,7 @@ def glm4v(view: ConfigView) -> Groups:
 def llama4(view: ConfigView) -> Groups:
     """Llama 4: class token, plain blocks with biases, and an adapter behind the pixel shuffle."""
     hidden, width = view.integer("hidden_size"), view.integer("intermediate_size")
-    shuffled = int(hidden // ratio(view, "pixel_shuffle_ratio") ** 2)
+    view.pass_over("the adapter reads intermediate_size, whatever the shuffle gives", "pixel_shuffle_ratio")
     adapter_in, adapter_out = view.integer("projector_input_dim"), view.integer("projector_output_dim")
     view.require("multi_modal_projector_bias", False, "a projector with biases is not known")
     _heads(view)
@@ -301,7 +301,7 @@ def llama4(view: ConfigView) -> Groups:
         *rms_norms("vision", hidden),
         *layer_norms("vision", hidden, 2),
         *plain_encoder("vision", view.integer("num_hidden_layers"), hidden, width),
-        *dense("vision", adapter_in, shuffled, bias=False),
+        *dense("vision", adapter_in, width, bias=False),
         *dense("vision", adapter_out, adapter_out, bias=False),
     )
 
