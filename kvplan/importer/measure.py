@@ -30,7 +30,7 @@ from kvplan.importer.measured_weights import Weights, weights_of
 from kvplan.model import Layer, Model
 
 TIME_LIMIT_SECONDS = 60
-START_LIMIT_SECONDS = 60
+START_LIMIT_SECONDS = 180
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_REQUEST_BYTES = 8 * 2**20
 WARM_WORKERS = 1

@@ -93,6 +93,8 @@ def believable(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             raise refusal(f"the model gives back {_returned(run)} instead of the cache that it was given")
     if len({len(run["layers"]) for run in good}) != 1:
         raise refusal("its number of layers differs from run to run")
+    if not good[0]["layers"]:
+        raise refusal("it has no layers")
     return good
 
 

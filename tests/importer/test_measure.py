@@ -209,6 +209,7 @@ REFUSALS: dict[str, tuple[list[Any], str]] = {
         [run(layer(("state", (1, 4, 4), "int64"))), run(layer(("state", (1, 4, 4), "int64")), tokens=40)],
         "keeps state in int64",
     ),
+    "no layers": ([run(), run(tokens=40)], "it has no layers"),
     "another number of layers": (
         [run(layer(*pair(24))), run(layer(*pair(40)), layer(*pair(40)), tokens=40)],
         "number of layers differs",
@@ -469,7 +470,7 @@ def test_a_worker_ends_with_its_parent() -> None:
         assert worker.stdout is not None
         assert "transformers" in json.loads(worker.stdout.readline())
         os.close(writer)  # what the kernel does when the parent dies
-        assert worker.wait(timeout=60) == 0
+        assert worker.wait(timeout=300) == 0
     gc.collect()
 
 
