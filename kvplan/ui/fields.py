@@ -11,7 +11,6 @@ from kvplan.units import format_tokens, parse_bytes, parse_count
 
 AS_TRAINED = "as trained"
 NO_DRAFT = "none"
-NO_ENGINE = "none"
 CONTEXTS = ("1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k", "1m")
 GPU_COUNTS = ("1", "2", "4", "8", "16")
 
@@ -60,10 +59,6 @@ def _read_heads(text: str | None) -> int | None:
 
 def _read_weights(text: str | None) -> str | None:
     return None if text == AS_PUBLISHED else text or ""
-
-
-def _read_engine(text: str | None) -> str | None:
-    return None if text == NO_ENGINE else text
 
 
 def _read_overhead(text: str) -> int | None:
@@ -217,15 +212,6 @@ FIELDS: dict[str, Field] = {
             NO_DRAFT,
             _same,
             _text_or(NO_DRAFT),
-        ),
-        Field(
-            "engine",
-            "engine",
-            "Engine",
-            "Its command and its log lines are shown on the Plan page; the bytes stay the resident ones.",
-            NO_ENGINE,
-            _read_engine,
-            _text_or(NO_ENGINE),
         ),
     )
 }

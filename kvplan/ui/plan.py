@@ -6,10 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import charts
-from kvplan.engines.commands import command
-from kvplan.engines.launch import Launch
-from kvplan.engines.lines import predicted_lines
-from kvplan.errors import KvplanError
 from kvplan.explain import (
     ASSUMPTIONS,
     FORMULA_LETTERS,
@@ -23,7 +19,7 @@ from kvplan.explain import (
 )
 from kvplan.fleet import fewest_gpus
 from kvplan.plan import MemoryPlan, plan
-from kvplan.suggest import launch_of, suggestions
+from kvplan.suggest import suggestions
 from kvplan.sweep import sweep
 from kvplan.ui import words
 from kvplan.ui.sidebar import current_or_stop, take_scenario, unit
@@ -113,26 +109,6 @@ def gpus_words(p: MemoryPlan) -> str:
     return f"{words.counted(here.num_gpus, 'GPU')}{stages}"
 
 
-def show_engine(p: MemoryPlan) -> None:
-    """How the chosen engine is started with this plan, and what it will then print about its memory."""
-    name = p.scenario.engine
-    if name is None:
-        return
-    st.subheader("In the engine", anchor=False)
-    launch = launch_of(p.scenario, name)
-    for title, write in (("Command", command), ("Log lines to expect", lines_of)):
-        st.text(title)
-        try:
-            st.code(write(launch), language=None, wrap_lines=True)
-        except KvplanError as error:
-            st.text(str(error))
-    st.caption("The pool is an estimate, since it depends on the overhead; what fits into a given pool is exact.")
-
-
-def lines_of(launch: Launch) -> str:
-    return "\n".join(predicted_lines(launch)) or "No line about memory is known of this engine."
-
-
 def show_curve(p: MemoryPlan) -> None:
     st.subheader("Cache against weights", anchor=False)
     table = sweep(p.scenario, context_length=charts.context_values(p))
@@ -178,7 +154,6 @@ show_answer(answer)
 show_memory(answer)
 show_limits(answer)
 show_suggestions(answer)
-show_engine(answer)
 show_curve(answer)
 show_layers(answer)
 show_formula(answer)

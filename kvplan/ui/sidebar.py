@@ -11,7 +11,6 @@ from typing import Any
 import streamlit as st
 
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
-from kvplan.engines import ENGINES
 from kvplan.errors import KvplanError
 from kvplan.fleet import ADAPTED_ROLES, adapter_bytes
 from kvplan.library import scenario_of
@@ -20,13 +19,16 @@ from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios, load_scenario
 from kvplan.share import LINK_KEYS, open_fields
 from kvplan.sweep import AS_PUBLISHED
-from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, NO_ENGINE, Field, widget_values
+from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field, widget_values
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, known_gpu, known_model, model_ids
 from kvplan.ui.words import show_error
 
 _STARTED, _ADDRESS, _TROUBLE = "started", "address", "link_trouble"
 PAGE_KEYS = frozenset({"q", "browse", "define", "compare", "compare_gpus", "filter", "kind", "unit"})
 """Keys of pages that may stand in an address beside a link's."""
+
+ENGINE = "engine"
+"""Key of the engine, whose widget stands on a page of its own; no byte of a plan depends on it."""
 
 BIND: Any = "query-params"
 
@@ -68,6 +70,8 @@ def take_scenario(scenario: Scenario) -> None:
         "draft_model": None if draft is None else known_model(draft),
     }
     st.session_state.update(widget_values({**settings, **things}))
+    if scenario.engine is not None:
+        st.session_state[ENGINE] = scenario.engine
 
 
 def show_address_trouble() -> None:
@@ -94,7 +98,7 @@ def show_sidebar() -> None:
         _example()
         slots = {key: _with_slot(key) for key in ("model", "gpu", "tp", "ctx", "batch", "kv", "weights", "heads")}
         with st.popover("More settings", width="stretch"):
-            slots |= {key: _with_slot(key) for key in ("engine", "pp", "fraction", "overhead")}
+            slots |= {key: _with_slot(key) for key in ("pp", "fraction", "overhead")}
             st.segmented_control(
                 "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
                 help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.",
@@ -266,10 +270,6 @@ def _overhead(field: Field) -> None:
     _text(field, "estimate")
 
 
-def _engine(field: Field) -> None:
-    _choice(field, [NO_ENGINE, *ENGINES])
-
-
 def _draft(field: Field) -> None:
     _choice(field, [NO_DRAFT, *model_ids()])
 
@@ -290,7 +290,6 @@ _WIDGETS = {
     "prefix": _text,
     "adapters": _text,
     "draft": _draft,
-    "engine": _engine,
 }
 
 
@@ -305,6 +304,7 @@ def current() -> Scenario:
         find_model(settings.pop("model")),
         find_gpu(settings.pop("gpu")),
         draft_model=None if draft == NO_DRAFT else find_model(draft),
+        engine=st.session_state.get(ENGINE),
         **settings,
     )
 

@@ -3,10 +3,8 @@
 import pytest
 
 import kvplan
-from kvplan.engines.commands import command
-from kvplan.engines.lines import predicted_lines
 from kvplan.explain import ASSUMPTIONS, cache_terms, weight_terms
-from kvplan.suggest import launch_of, suggestions
+from kvplan.suggest import suggestions
 from kvplan.ui.fields import FIELDS
 
 LLAMA = ("llama-3.1-8b", "h100-sxm-80gb")
@@ -44,7 +42,6 @@ def test_the_bars_segments_add_up_to_the_capacity(app):
         ("prefix", "1k", {"shared_prefix": 1024}),
         ("adapters", "300MiB", {"adapter_bytes": 300 * 2**20}),
         ("draft", "llama-3.1-8b", {"draft_model": "llama-3.1-8b"}),
-        ("engine", "vllm", {"engine": "vllm"}),
     ],
 )
 def test_each_widget_changes_its_setting(app, key, value, setting):
@@ -58,7 +55,7 @@ def test_each_widget_changes_its_setting(app, key, value, setting):
 
 def test_the_widgets_above_are_all_fields_but_model_and_gpu():
     covered = {"ctx", "batch", "kv", "weights", "heads", "tp", "pp", "fraction", "overhead", "images", "prefix"}
-    assert set(FIELDS) == covered | {"adapters", "draft", "engine", "model", "gpu"}
+    assert set(FIELDS) == covered | {"adapters", "draft", "model", "gpu"}
 
 
 def test_model_and_gpu_are_the_chosen_presets(app):
@@ -104,19 +101,6 @@ def test_a_plan_that_does_not_fit_says_what_would_and_applies_it(app):
     assert page.value("kv") == found["kv_dtype"].scenario.kv_dtype
 
 
-def test_an_engine_shows_its_command_and_the_lines_to_expect(app):
-    page = app(engine="vllm")
-    scenario = kvplan.Scenario(*LLAMA, engine="vllm")
-    launch = launch_of(scenario, "vllm")
-    assert [code.value for code in page.run.code] == [command(launch), "\n".join(predicted_lines(launch))]
-
-
-def test_an_engine_that_cannot_store_the_cache_so_says_it(app):
-    page = app(engine="ollama")
-    assert page.heading() == planned().sentence
-    assert any("Ollama has one cache type" in text for text in page.texts())
-
-
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
     texts = app(model="gemma-3-27b").texts()
     assert "52 × sliding window: each keeps 8,192 B a token up to 1,024 of a sequence" in texts
@@ -151,6 +135,14 @@ def test_a_versioned_link_sets_every_field(app):
     page = app(**kvplan.share.to_fields(scenario))
     assert page.heading() == kvplan.plan(scenario).sentence
     assert page.value("ctx") == "50000"
+
+
+def test_the_engine_of_a_link_stays_in_the_scenario(app):
+    scenario = kvplan.Scenario(*LLAMA, engine="vllm")
+    page = app(**kvplan.share.to_fields(scenario))
+    page.run.query_params.clear()  # as the browser does when the link was read
+    page.go("share")
+    assert kvplan.from_link(page.run.code[0].value) == scenario
 
 
 def test_a_link_that_cannot_be_read_whole_says_so_once_and_opens_the_rest(app):
