@@ -4,6 +4,7 @@ import pytest
 
 import kvplan
 from kvplan.explain import ASSUMPTIONS, cache_terms, weight_terms
+from kvplan.share import to_fields
 from kvplan.suggest import suggestions
 from kvplan.ui.fields import FIELDS
 
@@ -132,14 +133,14 @@ def test_a_versioned_link_sets_every_field(app):
         kv_dtype="fp8", num_kv_heads=4, tensor_parallel=4, memory_fraction=0.85, overhead_bytes=3 * 2**30,
         image_tokens=100, shared_prefix=500, adapter_bytes=1000, draft_model="llama-3.1-8b",
     )  # fmt: skip
-    page = app(**kvplan.share.to_fields(scenario))
+    page = app(**to_fields(scenario))
     assert page.heading() == kvplan.plan(scenario).sentence
     assert page.value("ctx") == "50000"
 
 
 def test_the_engine_of_a_link_stays_in_the_scenario(app):
     scenario = kvplan.Scenario(*LLAMA, engine="vllm")
-    page = app(**kvplan.share.to_fields(scenario))
+    page = app(**to_fields(scenario))
     page.run.query_params.clear()  # as the browser does when the link was read
     page.go("share")
     assert kvplan.from_link(page.run.code[0].value) == scenario
@@ -159,7 +160,7 @@ def test_a_link_may_carry_a_model_that_is_no_preset(app):
         vocab_size=1000,
     )  # fmt: skip
     scenario = kvplan.Scenario(model, "h100-sxm-80gb")
-    page = app(**kvplan.share.to_fields(scenario))
+    page = app(**to_fields(scenario))
     assert page.heading() == kvplan.plan(scenario).sentence
     assert page.value("model") == "my-another"
 
