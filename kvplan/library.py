@@ -27,8 +27,10 @@ from kvplan.plan import Scenario
 from kvplan.presets import (
     SCHEMA,
     SHIPPED,
+    FileState,
     ScenarioPreset,
     dump_toml,
+    file_state,
     gpu_from_table,
     gpu_to_table,
     list_gpus,
@@ -251,11 +253,11 @@ def is_shipped(thing: Model | Gpu) -> bool:
     if not is_in_library(thing):
         return False
     here, path = file_of(kind_of(thing), thing.id), SHIPPED / kind_of(thing).folder / f"{thing.id}.toml"
-    return here == path or (path.is_file() and bool(_shipped(path, path.stat().st_mtime_ns) == thing))
+    return here == path or (path.is_file() and bool(_shipped(path, file_state(path)) == thing))
 
 
 @lru_cache(maxsize=1024)
-def _shipped(path: Path, _changed_ns: int) -> Any:
+def _shipped(path: Path, _state: FileState) -> Any:
     return _BY_FOLDER[path.parent.name].from_table(read_toml(path), path.name, path.stem)
 
 
@@ -287,11 +289,11 @@ def stored_fingerprint(kind: Kind, name: str) -> str:
     """The fingerprint of a preset of the library; computed once for each state of its file. Raises KvplanError."""
     kind.load(name)  # which says what is wrong, where something is
     path = file_of(kind, name)
-    return _stored_fingerprint(path, path.stat().st_mtime_ns)
+    return _stored_fingerprint(path, file_state(path))
 
 
 @lru_cache(maxsize=1024)
-def _stored_fingerprint(path: Path, _changed_ns: int) -> str:
+def _stored_fingerprint(path: Path, _state: FileState) -> str:
     return fingerprint(_BY_FOLDER[path.parent.name].load(path.stem))
 
 

@@ -31,6 +31,7 @@ MAX_LAYERS = 10_000
 SHIPPED = Path(__file__).resolve().parent.parent / "presets"
 
 Table = Mapping[str, Any]
+FileState = tuple[int, int, int]
 Made = TypeVar("Made")
 
 
@@ -78,19 +79,25 @@ def list_scenarios() -> tuple[str, ...]:
 def load_model(name: str) -> Model:
     """The model preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
     path = _find("models", "model", name)
-    return _load_model(path, path.stat().st_mtime_ns)
+    return _load_model(path, file_state(path))
 
 
 def load_gpu(name: str) -> Gpu:
     """The GPU preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
     path = _find("gpus", "GPU", name)
-    return _load_gpu(path, path.stat().st_mtime_ns)
+    return _load_gpu(path, file_state(path))
 
 
 def load_scenario(name: str) -> ScenarioPreset:
     """The scenario preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
     path = _find("scenarios", "scenario", name)
     return scenario_from_table(read_toml(path), path.name, path.stem)
+
+
+def file_state(path: Path) -> FileState:
+    """What changes whenever the file does: its time alone may not, where two saves follow each other closely."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _ids(folder: str) -> tuple[str, ...]:
@@ -112,12 +119,12 @@ def _looks_like_id(name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _load_model(path: Path, _changed_ns: int) -> Model:
+def _load_model(path: Path, _state: FileState) -> Model:
     return model_from_table(read_toml(path), path.name, path.stem)
 
 
 @lru_cache(maxsize=1024)
-def _load_gpu(path: Path, _changed_ns: int) -> Gpu:
+def _load_gpu(path: Path, _state: FileState) -> Gpu:
     return gpu_from_table(read_toml(path), path.name, path.stem)
 
 
