@@ -39,6 +39,7 @@ def show() -> None:
         [
             st.Page(UI / "plan.py", title="Plan", default=True),
             st.Page(UI / "users.py", title="Users", url_path="users"),
+            st.Page(UI / "engine.py", title="Engine", url_path="engine"),
             st.Page(UI / "sweep.py", title="Sweep", url_path="sweep"),
             st.Page(UI / "models.py", title="Models", url_path="models"),
             st.Page(UI / "define.py", title="Define your own", url_path="define"),

@@ -1,0 +1,155 @@
+"""A pasted start-up log beside the plan, line by line. Nothing of it is shown as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from kvplan.engines.compare import Line, compare
+from kvplan.engines.log import LogFigures, overheads_of, read_log
+from kvplan.engines.overheads import Overhead
+from kvplan.engines.recognise import preset_of
+from kvplan.engines.reserved import overhead_parts, typical_total
+from kvplan.errors import KvplanError
+from kvplan.plan import Scenario
+from kvplan.suggest import launch_of
+from kvplan.ui import words
+from kvplan.ui.engine_server import LOG_OVERHEAD
+from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
+from kvplan.ui.sidebar import unit
+from kvplan.units import format_bytes, format_exact_bytes
+
+WANTED = (
+    "Paste what vLLM, SGLang or llama.cpp prints while it starts, up to 5 MB. "
+    "The lines about memory are read, all else is ignored, and nothing is kept."
+)
+
+
+def show_log(scenario: Scenario) -> None:
+    """The whole view. Raises KvplanError for text that is too long, or a model that is not known."""
+    text = st.text_area(
+        "Start-up log", key="log_text", height=220, persist_state="session",
+        placeholder="Available KV cache memory: 24.83 GiB\nGPU KV cache size: 464,848 tokens",
+    )  # fmt: skip
+    if not (text or "").strip():
+        st.text(WANTED)
+        return
+    figures = read_log(text)
+    st.text(figures.note)
+    if figures.engine is None:
+        st.text(WANTED)
+        return
+    model, gpu = _ask_model(figures), st.session_state["log_gpu"]
+    if model is None:
+        st.text("The log names no model that is known here. Choose the model above, and the plan is laid beside it.")
+    else:
+        _show_comparison(compare(figures, find_model(model), find_gpu(gpu) if gpu else None))
+    _show_overhead(scenario, figures)
+    _show_figures(figures)
+
+
+def _ask_model(figures: LogFigures) -> str | None:
+    """The model's id: the one that is chosen, else the one that the log names, else None."""
+    named = preset_of(figures.text("model"))
+    with st.container(horizontal=True):
+        chosen = st.selectbox(
+            "Model of the log", model_ids(), None, key="log_model", persist_state="session", width=320,
+            placeholder=f"{named}, as the log says" if named else "Choose the model",
+        )  # fmt: skip
+        st.selectbox(
+            "GPU of the log", gpu_ids(), None, key="log_gpu", persist_state="session", width=320,
+            placeholder="Leave its memory out",
+        )  # fmt: skip
+    return chosen or named
+
+
+# ----------------------------------------------------------------------------------------------------- comparison
+
+
+def _show_comparison(lines: Sequence[Line]) -> None:
+    known = [line for line in lines if line.planned is not None]
+    agreeing = sum(line.agrees for line in known)
+    if not lines:
+        st.subheader("Nothing in this log can be predicted", divider="red", anchor=False)
+        return
+    color = "green" if agreeing == len(lines) else "red"
+    st.subheader(f"{agreeing} of {words.counted(len(lines), 'figure')} agree", divider=color, anchor=False)
+    st.dataframe(
+        pd.DataFrame([_cells(line) for line in lines]),
+        hide_index=True,
+        height="content",
+        key="log_lines",
+    )
+    for line in lines:
+        if line.reason:
+            st.text(f"{line.label.capitalize()}: {line.reason}")
+
+
+def _cells(line: Line) -> dict[str, str]:
+    return {
+        "figure": line.label,
+        "verdict": verdict(line),
+        "log": line.as_text(line.printed),
+        "kvplan": line.as_text(line.planned),
+        "difference": "" if line.difference is None else f"{line.difference:+.2%}",
+    }
+
+
+def verdict(line: Line) -> str:
+    """agrees, differs, or not known."""
+    if line.planned is None:
+        return "not known"
+    return "agrees" if line.agrees else "differs"
+
+
+# ------------------------------------------------------------------------------------------------------- overhead
+
+
+def _show_overhead(scenario: Scenario, figures: LogFigures) -> None:
+    st.subheader("Overhead for the plan", anchor=False)
+    stated = overheads_of(figures)
+    if not stated:
+        st.text("The log does not say what activations, context and graphs take, so there is no figure for the plan.")
+        return
+    try:
+        _offer_overhead(scenario, overhead_parts(launch_of(scenario, figures.engine or "", figures.text("version"), stated)))
+    except KvplanError as error:
+        words.show_error(error, "This overhead cannot be taken")
+
+
+def _offer_overhead(scenario: Scenario, parts: tuple[Overhead, ...]) -> None:
+    """Each part, and the button that takes their total. Raises InputError where no GPU has so much."""
+    total = scenario.with_changes(overhead_bytes=typical_total(parts)).overhead_bytes or 0
+    rows = [(part.label, format_exact_bytes(part.typical), _origin(part)) for part in parts]
+    words.show_facts(rows, ("what", "bytes on one GPU", "from"), "log_overheads")
+    if any(not part.measured for part in parts):
+        st.text("What the log does not state is estimated for the model and GPU of the plan.")
+    if scenario.overhead_bytes == total:
+        st.text(f"The plan uses this overhead, {format_bytes(total, unit())}. It stands under More settings.")
+        return
+    label = f"Take {format_bytes(total, unit())} of overhead into the plan"
+    st.button(label, key="take_overhead", type="primary", on_click=take_overhead, args=(total, parts))
+
+
+def _origin(part: Overhead) -> str:
+    return part.source if part.measured else "an estimate"
+
+
+def take_overhead(total: int, parts: tuple[Overhead, ...]) -> None:
+    """Give the shared scenario the log's overhead. Runs before the page does."""
+    st.session_state["overhead"] = str(total)
+    st.session_state[LOG_OVERHEAD] = (total, parts)
+
+
+def _show_figures(figures: LogFigures) -> None:
+    with st.expander("Every figure that was read"):
+        rows = [(name, _figure_text(name, value)) for name, value in figures.values.items()]
+        words.show_facts(rows, ("figure", "value"), "log_figures")
+
+
+def _figure_text(name: str, value: int | float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return format_exact_bytes(round(value)) if name.endswith("_bytes") else f"{value:,}"
