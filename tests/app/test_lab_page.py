@@ -298,9 +298,11 @@ def test_nothing_of_the_result_is_on_the_page_before_the_answer_is_shown(on):
     assert "It is: different: over the bar" in notes(page)
 
 
-def test_in_exact_shapes_the_logits_are_equal_to_the_bit(on):
-    page = on(SAME, shown=True)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_in_exact_shapes_the_logits_are_equal_to_the_bit(on, dtype):
+    page = on(SAME, shown=True, lab_dtype=dtype)
     page.set(lab_exact=True)
+    assert page.value("lab_dtype") == dtype
     assert "It is: equal to the bit" in notes(page)
     assert any("the difference is exactly 0" in text for text in page.texts())
 
