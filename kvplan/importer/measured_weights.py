@@ -41,11 +41,11 @@ class Named(NamedTuple):
 
 
 _ATTENTION = r"(?:^|\.)(?:\w*attn|\w*attention|self_attn|mixer|temporal_block)\b.*\b"
-_MLP = r"(?:mlp|feed_forward|ffn|ff|mlp_block|block_sparse_moe)\."
+_MLP = r"(?:mlp|feed_forward|ffn|ff|mlp_block|block_sparse_moe|mixer)\."
 _RECURRENT = r"(?:mamba|linear_attn|mixer|temporal_block|rg_lru)\b.*"
 _END = r"(?:\.linear)?\.(?:weight|bias)$"
-_UP = r"(?:gate_proj|up_proj|gate_up_proj|w1|w3|fc1|fc_in|c_fc|dense_h_to_4h|wi\w*)\.(?:weight|bias)$"
-_DOWN = r"(?:down_proj|w2|fc2|fc_out|c_proj|dense_4h_to_h|wo)\.(?:weight|bias)$"
+_UP = r"(?:gate_proj|up_proj|gate_up_proj|w1|w3|fc1|fc_in|c_fc|dense_h_to_4h|wi\w*|proj_up\w*)\.(?:weight|bias)$"
+_DOWN = r"(?:down_proj|w2|fc2|fc_out|c_proj|dense_4h_to_h|wo|proj_down)\.(?:weight|bias)$"
 _ROUTER = r"(?:\.(?:weight|bias|\w*bias|layer\.weight|classifier\.weight))?$"
 
 _PATTERNS: tuple[tuple[str, Named], ...] = (
@@ -60,7 +60,8 @@ _PATTERNS: tuple[tuple[str, Named], ...] = (
     # recurrent layers
     (r"A_log$|\bdt_bias$|(?:mamba|mixer)\.D$|dt_proj_bias$|recurrent_param$", Named("recurrent_state", "copied")),
     (rf"{_RECURRENT}\bconv_?(?:1d)?\b", Named("recurrent", "copied")),
-    (rf"{_RECURRENT}\b(?:in_proj|x_proj|dt_proj|out_proj|in_proj_\w+)\b", Named("recurrent", "copied")),
+    (rf"{_RECURRENT}\b(?:in_proj|x_proj|dt_proj|out_proj|in_proj_\w+|\w+_proj_weight)\b", Named("recurrent", "copied")),
+    (r"linear_attn\..*\b[abfgz]_proj\b|mlstm_layer\.", Named("recurrent", "copied")),
     (r"(?:^|\.)(?:short_)?conv(?:olution)?\.(?:in_proj|out_proj|conv)\b", Named("convolution", "copied")),
     # norms
     (r"(?:^|\.)\w*(?:norm|Norm)\w*(?:\.\d+)?(?:\.(?:weight|bias|scale))?$", Named("norm", "copied")),
@@ -76,11 +77,14 @@ _PATTERNS: tuple[tuple[str, Named], ...] = (
     (rf"{_ATTENTION}(?:qkv_proj|query_key_value|Wqkv|c_attn){_END}", Named("qkv", "rows")),
     (rf"{_ATTENTION}(?:o_proj|out_proj|dense|wo|c_proj){_END}", Named("attention_o", "columns")),
     (rf"{_ATTENTION}sinks?$", Named("attention_sink", "rows")),
+    (rf"{_ATTENTION}(?:gate_proj|g_proj|output_gate){_END}", Named("attention_gate", "rows")),
     # MLPs
     (_MLP + _UP, Named("mlp", "rows")),
     (_MLP + _DOWN, Named("mlp", "columns")),
     (r"^fc1\.(?:weight|bias)$", Named("mlp", "rows")),
     (r"^fc2\.(?:weight|bias)$", Named("mlp", "columns")),
+    (r"embed_tokens_per_layer\.", Named("per_layer_embedding", "rows")),
+    (r"per_layer_(?:\w+_)?(?:projection|gate)\.weight$", Named("per_layer_input", "copied")),
     (r"(?:^|\.)(?:wpe|embed_positions|position_embeddings?)\.weight$", Named("position_embedding", "copied")),
 )
 _NAMES = tuple((re.compile(pattern), named) for pattern, named in _PATTERNS)
@@ -93,12 +97,21 @@ def named_by(path: str) -> Named:
 
 
 _EXPERTS = re.compile(r"^(.*\bexperts)(?:\.(\d+))?\.(.+)$")
+_OUTER_ROLES = {
+    "norm": "final_norm",
+    **{role: role for role in ("position_embedding", "per_layer_embedding", "per_layer_input")},
+}
+"""Roles of names outside the layers; whatever else stands there is unclear."""
+
 _HEAD = re.compile(r"(?:^|\.)(?:lm_head|embed_out|output_projection)\.(?:weight|bias)$")
 _FUSED = re.compile(r"gate_up_proj|gate_and_up|w13\b|input_linear")
 _TOWERS = (
     ("audio", re.compile(r"audio|speech|sound|wav|whisper")),
     ("projector", re.compile(r"projector|connector|multi_modal|merger|adapter|img_projection|aligner|mm_")),
-    ("vision", re.compile(r"vision|visual|image|img_|vit\b|patch_embed|resampler|perceiver|qformer|query_tokens")),
+    (
+        "vision",
+        re.compile(r"vision|visual|image|img_|video|vit\b|patch_embed|resampler|perceiver|qformer|query_tokens"),
+    ),
 )
 
 
@@ -125,7 +138,7 @@ def weights_of(found: Sequence[Sequence[Any]], facts: Mapping[str, Any], caches:
     inside: list[list[Parameter]] = [[] for _ in caches]
     outside: list[Parameter] = []
     for parameter in parameters:
-        index = None if stack is None else _layer_index(parameter.name, stack)
+        index = None if stack is None else stack.index_of(parameter.name)
         (outside if index is None else inside[index]).append(parameter)
     reader = _Reader(facts)
     layers = _grouped_layers(reader, inside, caches)
@@ -138,26 +151,44 @@ def weights_of(found: Sequence[Sequence[Any]], facts: Mapping[str, Any], caches:
 # -------------------------------------------------------------------------------------------------------------- layers
 
 
-def _layer_stack(parameters: Sequence[Parameter], facts: Mapping[str, Any], count: int) -> str | None:
-    """The path of the list of layers: inside the decoder, of as many members as the cache has layers."""
-    decoder = facts.get("decoder") or ""
-    prefix = f"{decoder}." if decoder else ""
+class _Stack(NamedTuple):
+    """The list of layers: its path, and how many caches each of its members fills."""
+
+    path: str
+    caches_each: int
+
+    def index_of(self, name: str) -> int | None:
+        """The first cache layer of the member that `name` is in."""
+        if not name.startswith(self.path):
+            return None
+        digits = name[len(self.path) :].partition(".")[0]
+        return int(digits) * self.caches_each if digits.isdigit() and int(digits) < MAX_LAYERS else None
+
+
+def _layer_stack(parameters: Sequence[Parameter], facts: Mapping[str, Any], count: int) -> _Stack | None:
+    """The list of layers inside the decoder that has as many members as there are caches.
+
+    A member may fill several caches; a model that repeats its layers has more caches at the end.
+    """
+    sizes = _list_sizes(parameters, facts.get("decoder") or "")
+    layers = facts.get("text", {}).get("num_hidden_layers")
+    if count in sizes.values():
+        found = [_Stack(path, 1) for path, size in sizes.items() if size == count]
+    elif layers == count:
+        found = [_Stack(path, count // size) for path, size in sizes.items() if size > 1 and count % size == 0]
+    else:
+        found = [_Stack(path, 1) for path, size in sizes.items() if size == layers and size < count]
+    return found[0] if len(found) == 1 else None
+
+
+def _list_sizes(parameters: Sequence[Parameter], decoder: str) -> dict[str, int]:
+    """The outermost lists of modules inside the decoder, each with its number of members."""
+    prefix = re.escape(f"{decoder}." if decoder else "")
     sizes: dict[str, int] = {}
     for parameter in parameters:
-        if match := re.match(rf"({re.escape(prefix)}(?:[a-zA-Z_]\w*\.)*?)(\d+)\.", parameter.name):
+        if match := re.match(rf"({prefix}(?:[a-zA-Z_]\w*\.)*?)(\d+)\.", parameter.name):
             sizes[match[1]] = max(sizes.get(match[1], 0), int(match[2]) + 1)
-    layers = facts.get("text", {}).get("num_hidden_layers")
-    fitting = [path for path, size in sizes.items() if size == count]
-    if not fitting and isinstance(layers, int) and layers <= count:  # a model that repeats layers has more caches
-        fitting = [path for path, size in sizes.items() if size == layers]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _layer_index(name: str, stack: str) -> int | None:
-    if not name.startswith(stack):
-        return None
-    digits = name[len(stack) :].partition(".")[0]
-    return int(digits) if digits.isdigit() and int(digits) < MAX_LAYERS else None
+    return sizes
 
 
 def _grouped_layers(
@@ -166,8 +197,8 @@ def _grouped_layers(
     """The groups of each layer; layers whose parameters are alike share one tuple, which keeps sums fast."""
     made: dict[Any, Groups] = {}
     layers = []
-    for index, (members, cache) in enumerate(zip(inside, caches, strict=True)):
-        tails = [replace_name(parameter, index) for parameter in members]
+    for members, cache in zip(inside, caches, strict=True):
+        tails = [_inside_layer(parameter) for parameter in members]
         active = reader.active_of(members)
         key = (tuple(tails), active, cache)
         if key not in made:
@@ -176,9 +207,9 @@ def _grouped_layers(
     return tuple(layers)
 
 
-def replace_name(parameter: Parameter, index: int) -> Parameter:
+def _inside_layer(parameter: Parameter) -> Parameter:
     """`parameter` with the path inside its layer as name."""
-    return parameter._replace(name=parameter.name.partition(f".{index}.")[2])
+    return parameter._replace(name=re.sub(r"^.*?\.\d+\.", "", parameter.name))
 
 
 # -------------------------------------------------------------------------------------------------------------- groups
@@ -289,8 +320,8 @@ class _Reader:
         if tower is not None:
             return replace(_group(parameter, tower, rows, columns, "copied"), tower=tower)
         named = named_by(name)
-        role = {"norm": "final_norm", "position_embedding": "position_embedding"}.get(named.role, "other")
-        return _group(parameter, role, rows, columns, "copied")
+        role = _OUTER_ROLES.get(named.role, "other")
+        return _group(parameter, role, rows, columns, named.split if role != "other" else "copied")
 
 
 def _tower(name: str) -> str | None:
@@ -343,7 +374,7 @@ def _with_count(group: WeightGroup, count: int) -> WeightGroup:
     return replace(group, count=group.count * count, active=group.active * count)
 
 
-def _notes(layers: Sequence[Groups], outer: Groups, stack: str | None, count: int) -> tuple[str, ...]:
+def _notes(layers: Sequence[Groups], outer: Groups, stack: _Stack | None, count: int) -> tuple[str, ...]:
     notes = []
     everything = [*outer, *(group for groups in layers for group in groups)]
     unclear = sum(group.params for group in everything if group.role == "other")
@@ -351,6 +382,8 @@ def _notes(layers: Sequence[Groups], outer: Groups, stack: str | None, count: in
         notes.append(f"{unclear:,} values have names that say no role; tensor parallelism is counted as copying them")
     if stack is None:
         notes.append("which weights belong to which layer is not clear, so a pipeline holds them in its first stage")
+    if any(group.role == "recurrent" for group in everything):
+        notes.append("tensor parallelism is counted as copying the projections of recurrent layers")
     experts = [group for group in everything if group.role == "routed_experts" and group.active is None]
     if experts:
         notes.append("how many experts a token reads is not known, so all count as active")
