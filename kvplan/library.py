@@ -88,8 +88,8 @@ class Kind(NamedTuple):
 def scenario_to_table(preset: ScenarioPreset) -> dict[str, Any]:
     """A scenario preset as the table of its file; settings that are None are left out, since TOML has no null."""
     settings = {key: value for key, value in preset.fields.items() if value is not None}
-    table = {"schema": SCHEMA, "name": preset.name, "lesson": preset.lesson, "source": preset.source}
-    return {key: value for key, value in table.items() if value != ""} | {"lesson": preset.lesson, "fields": settings}
+    source = {"source": preset.source} if preset.source else {}
+    return {"schema": SCHEMA, "name": preset.name, "lesson": preset.lesson, **source, "fields": settings}
 
 
 MODEL = Kind("model", "models", "layers", Model, list_models, load_model, model_from_table, model_to_table)
@@ -456,8 +456,10 @@ def _write_whole(path: Path, data: bytes) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One process at a time; the system frees the lock of a process that dies."""
-    import fcntl  # here and not above: not on every system, and reading needs no lock
-
+    try:
+        import fcntl  # here and not above: not on every system, and reading needs no lock
+    except ImportError:
+        raise PresetError("this system cannot lock files, so it saves nothing; download the file instead") from None
     with (folder / ".lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -526,6 +528,7 @@ MAX_ZIP_RATIO = 100
 
 MAX_ZIP_TROUBLES = 10
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+_DIRECTORY_ENTRY = b"PK\x01\x02"
 _PLAIN_METHODS = (0, 8)  # stored, deflated
 
 
@@ -562,6 +565,8 @@ def read_zip(data: bytes) -> ZipContents:
 
     if len(data) > MAX_ZIP_BYTES:
         raise PresetError(f"the zip has {len(data):,} bytes; at most {MAX_ZIP_BYTES:,} are read")
+    if data.count(_DIRECTORY_ENTRY) > MAX_ZIP_FILES:  # before zipfile makes an object of each
+        raise PresetError(f"the zip has more than {MAX_ZIP_FILES:,} files")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             members = [item for item in _checked_members(packed.infolist()) if not item.is_dir()]
@@ -571,8 +576,6 @@ def read_zip(data: bytes) -> ZipContents:
 
 
 def _checked_members(members: list[Any]) -> list[Any]:
-    if len(members) > MAX_ZIP_FILES:
-        raise PresetError(f"the zip has {len(members):,} files; at most {MAX_ZIP_FILES:,} are read")
     for item in members:
         _require_safe_member(item)
     names = [item.filename for item in members]

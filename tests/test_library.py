@@ -157,6 +157,13 @@ def test_a_folder_that_cannot_be_written_says_so(folder: Path) -> None:
         save(CARD)
 
 
+def test_a_system_without_locks_saves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(PresetError, match="this system cannot lock files, so it saves nothing"):
+        save(CARD)
+    assert names(folder) == set()
+
+
 # ---------------------------------------------------------------------------------------------- several at once
 
 

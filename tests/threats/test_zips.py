@@ -67,6 +67,13 @@ def overlapping() -> bytes:
     return single[:start] + b"".join(entries) + tail
 
 
+def directory_of(count: int) -> bytes:
+    """A zip that is nothing but a directory of `count` files."""
+    entry = struct.pack("<4s6H3I5H2I", b"PK\x01\x02", 20, 20, 0, 0, 0, 33, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0)
+    entries = b"".join(entry + f"{index:05}".encode() for index in range(count))
+    return entries + struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, count % 2**16, count % 2**16, len(entries), 0, 0)
+
+
 REFUSED: dict[str, Callable[[], bytes]] = {
     "nothing": lambda: b"",
     "text": lambda: b"hello",
@@ -77,6 +84,7 @@ REFUSED: dict[str, Callable[[], bytes]] = {
     "gzip": lambda: b"\x1f\x8b\x08" + b"\0" * 100,
     "too large": lambda: b"PK\x03\x04" + b"\0" * MAX_ZIP_BYTES,
     "too many files": lambda: zipped(*((f"{index}.toml", "") for index in range(MAX_ZIP_FILES + 1))),
+    "a directory of 80,000 files": lambda: directory_of(80_000),
     "a bomb": lambda: zipped(("card.toml", b"\0" * 50_000_000)),
     "a bomb of many files": lambda: zipped(*((f"{index}.toml", b"a = 1\n" * 10_000) for index in range(60))),
     "more than is allowed in all": lambda: zipped(*((f"{i}.txt", bytes(range(256)) * 256) for i in range(40))),
