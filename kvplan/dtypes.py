@@ -44,6 +44,19 @@ class FlatScale:
         return _tiles(rows * columns, self.values) * self.bytes
 
 
+@dataclass(frozen=True, slots=True)
+class ShapeText:
+    """A text that spells out the matrix's shape: `bytes` of it are the same for all, its digits come on top."""
+
+    bytes: int
+
+    def total_bytes(self, rows: int, columns: int) -> int:
+        return self.bytes + len(f"{rows}{columns}")
+
+
+AnyScale = Scale | FlatScale | ShapeText
+
+
 def _tiles(size: int, tile: int) -> int:
     return -(-size // tile) if tile else 1
 
@@ -64,7 +77,7 @@ class StorageFormat:
     name: str
     values_per_pack: int
     bytes_per_pack: int
-    scales: tuple[Scale | FlatScale, ...] = ()
+    scales: tuple[AnyScale, ...] = ()
     whole_rows: bool = False
     layout: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
@@ -94,7 +107,7 @@ class StorageFormat:
         return self.matrix_bytes(4096, 4096) * 8 / 4096**2
 
 
-_Row = tuple[str, tuple[Scale | FlatScale, ...], str, str]
+_Row = tuple[str, tuple[AnyScale, ...], str, str]
 
 PER_TENSOR_TWICE = Scale(ALL, ALL, 8)
 """Two fp32 numbers a matrix: its own scale, and the one that its input is divided by."""
@@ -194,7 +207,7 @@ _MLX_PACKS = {2: (4, 1), 3: (8, 3), 4: (2, 1), 5: (8, 5), 6: (4, 3), 8: (1, 1)} 
 
 def _checkpoint_formats() -> list[StorageFormat]:
     """Layouts of published files that nobody chooses in a plan: with the scale of the input, a zero bias, a part of a fused matrix."""
-    rows: list[tuple[str, int, int, tuple[Scale | FlatScale, ...], str, str]] = [
+    rows: list[tuple[str, int, int, tuple[AnyScale, ...], str, str]] = [
         ("fp8_per_tensor_static", 1, 1, (PER_TENSOR_TWICE,), "1 B a value, one fp32 scale each for the matrix and its input", _COMPRESSED),
         ("nvfp4_static", 2, 1, (Scale(1, 16, 1), PER_TENSOR_TWICE), "as nvfp4, with one fp32 scale for the input", _COMPRESSED),
     ]  # fmt: skip
@@ -206,6 +219,12 @@ def _checkpoint_formats() -> list[StorageFormat]:
             *((f"mlx_{bits}b_g{size}", *pack, (FlatScale(size, 4),), "packed codes, 16-bit scale and 16-bit bias a group", _MLX)
               for bits, pack in _MLX_PACKS.items()),
         ]  # fmt: skip
+    for kind in ("nf4", "fp4"):
+        for dtype, spelled in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")):
+            state = f'{{"quant_type": "{kind}", "blocksize": 64, "dtype": "{spelled}", "shape": [, ]}}'
+            scales4 = (FlatScale(64, 4), Scale(ALL, ALL, 16 * 4), ShapeText(len(state)))
+            text = f"as bnb_{kind}, with a table of 16 fp32 codes and a JSON text for each matrix"
+            rows.append((f"bnb_{kind}_file_{dtype}", 2, 1, scales4, text, _BNB))
     return [StorageFormat(name, v, b, scales, layout=text, source=url) for name, v, b, scales, text, url in rows]
 
 

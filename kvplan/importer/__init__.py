@@ -135,8 +135,19 @@ def _by_measurement(asked: _Asked) -> _Found:
     _require_language_head(view)
     scheme = read_scheme(view, model_type, asked.companion)
     found = measure_parts(asked.data, stated)
-    stored = _stored(view, scheme, found.parts if scheme is None else with_known_roles(found.parts))
+    stored = _stored(view, _if_told_apart(scheme, found.parts), found.parts)
     return _Found(model_type, stored.parts, stated, (*found.notes, *view.notes), storage_unknown=stored.unknown)
+
+
+def _if_told_apart(scheme: Scheme | None, parts: Parts) -> Scheme | None:
+    """`scheme` where every measured matrix has a role, since it goes by roles."""
+    if scheme is None or scheme.unknown:
+        return scheme
+    try:
+        with_known_roles(parts)
+    except UnsupportedConfigError as reason:
+        return Scheme("", unknown=str(reason))
+    return scheme
 
 
 def _stored(view: ConfigView, scheme: Scheme | None, parts: Parts) -> Stored:

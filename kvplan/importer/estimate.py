@@ -43,7 +43,7 @@ def guesses(data: Mapping[str, Any]) -> Iterator[Guess]:
     plain = _without_quantization(data)
     if plain != data:
         yield plain, "its weights are counted as if they were not quantized"
-    known = _read_keys_only(plain)
+    known = _read_keys_only(data, plain)
     if known is not None:
         yield known
     like_llama = _llama_layout(plain)
@@ -59,12 +59,12 @@ def _without_quantization(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_keys_only(data: Mapping[str, Any]) -> Guess | None:
-    """`data` without the keys that its family's rule does not read."""
+def _read_keys_only(data: Mapping[str, Any], plain: Mapping[str, Any]) -> Guess | None:
+    """`data` without the keys that its family's rule does not read; `plain` is `data` without its quantization."""
     family = families().get(str(data.get("model_type")))
     if family is None:
         return None
-    view = ConfigView(data, defaults=family.defaults)
+    view = ConfigView(plain, defaults=family.defaults)
     try:
         family.rule(view)
     except KvplanError:
@@ -96,8 +96,8 @@ def _llama_layout(data: Mapping[str, Any]) -> Guess | None:
         return None
     more = {name: found for name, keys in _LLAMA_OPTIONAL.items() if (found := _first(inner, keys)) is not None}
     reason = (
-        "it is counted as a Llama layout: full attention in every layer, gated MLPs, no experts, no state, and "
-        "nothing but text"
+        "it is counted as a Llama layout: full attention in every layer, gated MLPs, no experts, no state, no "
+        "quantization, and nothing but text"
     )
     return {"model_type": "llama", **sizes, **more}, reason
 

@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvplan import importer
 from kvplan.attention import (
     CombinedCache,
     FullAttention,
@@ -286,6 +286,34 @@ def test_experts_that_are_modules_are_counted() -> None:
     assert grouped(*modules, text={"num_experts_per_tok": 1}) == [("routed_experts", 64, 24, 4, "columns", 1)]
 
 
+def layers_of_weights(caches: int, members: int, num_hidden_layers: int) -> list[int]:
+    """Values in each layer of a model with a list of `members` modules of one 4 x 4 matrix each."""
+    found = [[f"model.layers.{index}.mlp.up_proj.weight", [4, 4], "bfloat16", "Linear"] for index in range(members)]
+    facts = {"decoder": "model", "text": {"num_hidden_layers": num_hidden_layers}}
+    weights = weights_of(found, facts, [FullAttention(1, 4)] * caches)
+    return [sum(group.params for group in groups) for groups in weights.layers]
+
+
+def test_each_module_of_the_list_is_a_layer() -> None:
+    assert layers_of_weights(caches=3, members=3, num_hidden_layers=3) == [16, 16, 16]
+
+
+def test_a_module_that_fills_two_caches_stands_in_the_first_of_them() -> None:
+    assert layers_of_weights(caches=4, members=2, num_hidden_layers=4) == [16, 0, 16, 0]
+
+
+def test_caches_of_layers_that_run_again_have_no_weights_of_their_own() -> None:
+    assert layers_of_weights(caches=5, members=3, num_hidden_layers=3) == [16, 16, 16, 0, 0]
+
+
+def test_weights_that_fit_no_layer_stand_outside_and_it_is_noted() -> None:
+    found = [["model.layers.0.mlp.up_proj.weight", [4, 4], "bfloat16", "Linear"]]
+    weights = weights_of(found, {"decoder": "model", "text": {}}, [FullAttention(1, 4)] * 3)
+    assert weights.layers == ((), (), ())
+    assert sum(group.params for group in weights.outer) == 16
+    assert any("which weights belong to which layer is not clear" in note for note in weights.notes)
+
+
 def test_a_name_that_says_nothing_is_copied_and_noted() -> None:
     found = [["model.layers.0.mystery", [3, 5], "bfloat16", "Thing"]]
     weights = weights_of(found, {"decoder": "model", "text": {}}, [NoCache()])
@@ -516,11 +544,10 @@ def test_a_quantized_checkpoint_is_measured_unquantized_and_stored_as_it_is_publ
     assert import_config(config, measure="always") == import_config(config, measure="never")
 
 
-@pytest.mark.usefixtures("measuring")
-def test_a_quantization_that_no_rule_applies_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "measure_parts", lambda *_: pytest.fail("measured"))
-    with pytest.raises(UnsupportedConfigError, match="quant_method is 'unheard'"):
-        import_config(LLAMA | {"quantization_config": {"quant_method": "unheard"}})
+def test_a_quantization_that_nothing_applies_leaves_only_the_storage_unknown() -> None:
+    model = import_config(LLAMA | {"quantization_config": {"quant_method": "unheard"}})
+    assert "quant_method is 'unheard'" in model.storage_unknown
+    assert replace(model, storage_unknown="") == import_config(LLAMA)
 
 
 def test_a_head_that_is_not_a_language_models_is_not_measured() -> None:
@@ -544,11 +571,19 @@ def test_an_unread_key_is_left_out_of_an_estimate_and_named() -> None:
     assert "no exact figure: config.json: no rule reads made_up_width" in model.notes[1]
 
 
-def test_an_unknown_quantization_is_estimated_unquantized() -> None:
-    config = LLAMA | {"quantization_config": {"quant_method": "unheard"}}
+def test_an_estimate_keeps_what_is_known_of_the_storage() -> None:
+    config = mystery() | {"quantization_config": {"quant_method": "unheard"}}
     model = import_config(config, measure="never", estimate=True)
     assert model.is_estimate
-    assert model.weight_bytes() == import_config(LLAMA).weight_bytes()
+    assert "quant_method is 'unheard'" in model.storage_unknown
+
+
+def test_a_quantization_that_stands_twice_is_estimated_unquantized() -> None:
+    config = json.loads((CONFIGS / "moonshotai__Kimi-K2.6.json").read_text(encoding="utf-8"))
+    config["quantization_config"] = {"quant_method": "fp8"}
+    model = import_config(config, measure="never", estimate=True)
+    assert model.is_estimate
+    assert model.weight_bytes("bf16") == model.weight_bytes()
     assert "as if they were not quantized" in model.notes[0]
 
 

@@ -1,14 +1,16 @@
-"""Storage of quantized checkpoints: published element counts, bytes by hand, and refusals by name."""
+"""Storage of quantized checkpoints: published element counts, bytes by hand, and what is not known, by name."""
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvplan.errors import ConfigError, UnsupportedConfigError
+from kvplan.errors import ConfigError, InputError, UnsupportedConfigError
 from kvplan.importer import import_config
 from kvplan.model import Model, WeightGroup
 
@@ -97,10 +99,24 @@ def test_a_plan_may_ask_for_another_dtype_than_the_published_one() -> None:
     assert quantized.weight_bytes("bf16") == 2 * quantized.num_params
 
 
+def assert_only_the_storage_is_unknown(config: Config, words: str) -> None:
+    """Everything but the published weight bytes is that of the unquantized config."""
+    plain = {key: value for key, value in config.items() if not key.startswith("quantization")}
+    model = import_config(config)
+    assert replace(model, storage_unknown="") == import_config(plain)
+    assert re.search(words, model.storage_unknown)
+    assert any(model.storage_unknown in note for note in model.notes)
+    with pytest.raises(InputError, match=words):
+        model.weight_bytes()
+    with pytest.raises(InputError, match=words):
+        model.shards()
+    assert model.weight_bytes("bf16") == import_config(plain).weight_bytes("bf16")
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"quant_method": "gptq"}, "gptq"),
+        ({"quant_method": "unheard"}, "unheard"),
         ({"quant_method": None}, "quant_method"),
         ({"weight_block_size": [64, 64]}, r"\[64, 64\]"),
         ({"weight_block_size": None}, "weight_block_size"),
@@ -111,16 +127,16 @@ def test_a_plan_may_ask_for_another_dtype_than_the_published_one() -> None:
         ({"some_new_switch": True}, "some_new_switch"),
     ],
 )
-def test_a_quantization_that_is_not_understood_is_refused_by_name(changed: Config, words: str) -> None:
+def test_a_quantization_that_is_not_understood_leaves_the_storage_unknown_and_is_named(
+    changed: Config, words: str
+) -> None:
     config = {**FP8, "modules_to_not_convert": ["lm_head"], **changed}
-    with pytest.raises(UnsupportedConfigError, match=words):
-        import_config({**TINY, "quantization_config": config})
+    assert_only_the_storage_is_unknown({**TINY, "quantization_config": config}, words)
 
 
-def test_a_family_whose_checkpoints_fuse_matrices_is_refused_in_blocks() -> None:
+def test_the_blocks_of_a_family_whose_checkpoints_fuse_matrices_are_not_known() -> None:
     config = {**read("microsoft__phi-4"), "quantization_config": {**FP8, "modules_to_not_convert": ["lm_head"]}}
-    with pytest.raises(UnsupportedConfigError, match="phi3"):
-        import_config(config)
+    assert_only_the_storage_is_unknown(config, "phi3")
 
 
 def test_kimi_k2_6_packs_its_routed_experts_to_int4() -> None:
@@ -141,15 +157,14 @@ def test_kimi_k2_6_packs_its_routed_experts_to_int4() -> None:
     [
         ({"format": "float-quantized"}, "float-quantized"),
         ({"ignore": ["re:.*self_attn.*"]}, "ignore"),
-        ({"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme"),
         ({"config_groups": {}}, "config_groups"),
+        ({"transform_config": {"r1": 1}}, "transform_config"),
     ],
 )
-def test_another_layout_inside_the_text_config_is_refused_where_it_stands(changed: Config, words: str) -> None:
+def test_another_layout_inside_the_text_config_is_named_where_it_stands(changed: Config, words: str) -> None:
     config = read("moonshotai__Kimi-K2.6")
     config["text_config"]["quantization_config"] |= changed
-    with pytest.raises(UnsupportedConfigError, match=f"text_config quantization_config: .*{words}"):
-        import_config(config)
+    assert re.search(f"text_config quantization_config: .*{words}", import_config(config).storage_unknown)
 
 
 def test_a_quantization_of_both_objects_is_refused() -> None:
@@ -158,12 +173,28 @@ def test_a_quantization_of_both_objects_is_refused() -> None:
         import_config(config)
 
 
-@pytest.mark.parametrize("path", sorted((DATA / "quant_configs").glob("*.json")), ids=lambda path: path.name[:40])
-def test_a_companion_file_is_refused_by_the_name_of_its_method(path: Path) -> None:
-    with pytest.raises(
-        UnsupportedConfigError, match=r"hf_quant_config.json: quant_algo is '(NVFP4|FP8|MIXED_PRECISION)'"
-    ):
-        import_config(TINY, quant_config=path)
+COMPANIONS = {path.name.partition(".hf_")[0]: path for path in sorted((DATA / "quant_configs").glob("*.json"))}
+FITTING = {
+    "nvidia__Llama-3.1-70B-Instruct-FP8": "fp8_per_tensor_static",
+    "nvidia__Gemma-4-31B-IT-NVFP4": "nvfp4_static",
+    "nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": "nvfp4_static",
+}
+"""Their lists fit a Qwen3 of two layers too; those of the others name modules that it does not have."""
+
+
+@pytest.mark.parametrize("name", sorted(FITTING))
+def test_a_companion_file_says_how_the_matrices_are_stored(name: str) -> None:
+    found = import_config(TINY, quant_config=COMPANIONS[name])
+    formats = {group.storage.name for group, _ in found.all_groups if group.storage}
+    assert (formats, found.storage_unknown) == ({FITTING[name]}, "")
+    assert any("kv_cache_quant_algo proposes FP8 for the cache" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", sorted(set(COMPANIONS) - set(FITTING)))
+def test_a_companion_file_of_another_model_or_of_mixed_formats_leaves_the_storage_unknown(name: str) -> None:
+    words = r"known of this family|MIXED_PRECISION|lacks ignore or exclude_modules|not left out"
+    model = import_config(TINY, quant_config=COMPANIONS[name])
+    assert re.search(f"hf_quant_config.json: .*({words})", model.storage_unknown)
 
 
 def test_a_companion_file_that_quantizes_nothing_changes_nothing() -> None:
@@ -171,9 +202,14 @@ def test_a_companion_file_that_quantizes_nothing_changes_nothing() -> None:
     assert import_config(TINY, quant_config=companion) == import_config(TINY)
 
 
-def test_a_companion_file_that_is_none_is_refused() -> None:
-    with pytest.raises(UnsupportedConfigError, match="quant_algo"):
-        import_config(TINY, quant_config={})
+def test_a_companion_file_that_is_none_leaves_the_storage_unknown() -> None:
+    assert "quant_algo" in import_config(TINY, quant_config={}).storage_unknown
+
+
+def test_a_companion_file_beside_another_quantization_leaves_the_storage_unknown() -> None:
+    config = {**TINY, "quantization_config": {**FP8, "modules_to_not_convert": ["lm_head"]}}
+    companion = COMPANIONS["nvidia__Llama-3.1-70B-Instruct-FP8"]
+    assert "states another quantization" in import_config(config, quant_config=companion).storage_unknown
 
 
 def test_a_quantization_config_that_is_no_object_is_an_error_that_says_so() -> None:

@@ -15,16 +15,20 @@ DATA = Path(__file__).parent.parent / "data"
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in (DATA / "weight_totals.jsonl").read_text(encoding="utf-8").splitlines()
 ]
-EXACT_QUANTIZED = {"IrfanUruchi/Llama-3.1-8B-Computer-Networks-LLM", "jeevanchaps/Meta-Llama3.1-8B-Instruct-assessment"}
+EXACT_QUANTIZED = {
+    "Arp1tMoga/fast_qwen",
+    "IrfanUruchi/Llama-3.1-8B-Computer-Networks-LLM",
+    "gaoqinqinshan/qingshanyiliao",
+    "jeevanchaps/Meta-Llama3.1-8B-Instruct-assessment",
+    "roshinpv/mpx",
+}
+"""MLX in 4 and 8 bits, LLM.int8, GPTQ in 4 bits, LLM.int8, MLX in 3 bits."""
 REFUSED = {
-    "Arp1tMoga/fast_qwen": "quantization describes",
     "IDLEOAK/openpangu-lightweight-methods": "PanguEmbedded",
     "alibaba/Logics-Thinking": "logics",
-    "gaoqinqinshan/qingshanyiliao": "gptq",
     "hbcbh1999/llama3v": "llama3v",
     "junqi-jiang/oasstpythia1.5brm": "gpt_neox_reward_model",
     "oguzaybilir/LocateAnything-3B-FineTuning": "causal_attn",
-    "roshinpv/mpx": "quantization describes",
     "wxiangqi1202-cpu/deskocr2-ascend": "deepseek_vl_v2",
 }
 """Checkpoints that no rule counts, and a word of the refusal."""

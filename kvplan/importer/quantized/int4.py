@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.importer.quantized.fp8 import SEPARATE_MATRICES
-from kvplan.importer.quantized.modules import MODULE_NAMES, Matrix, fragment_list
+from kvplan.importer.quantized.modules import DENSE, MODULE_NAMES, Matrix, fragment_list
 from kvplan.importer.quantized.scheme import Scheme, all_projections_but
 from kvplan.importer.view import ConfigView
 from kvplan.model import ROLES
 
-_AWQ = SEPARATE_MATRICES - {"deepseek_v3", "kimi_k2", "glm_moe_dsa", "qwen3_moe"} | {"qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"}
-"""Dense families whose files hold each projection as the weight groups do."""
+_AWQ = DENSE | {"qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"}
+"""Families whose towers AutoAWQ leaves alone besides."""
 
 
 def _group_size(config: ConfigView) -> int:

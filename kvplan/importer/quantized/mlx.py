@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvplan.dtypes import CHECKPOINT_FORMATS, StorageFormat
-from kvplan.importer.quantized.modules import MODULE_NAMES, Matrix, bare_name
+from kvplan.importer.quantized.modules import DENSE, MODULE_NAMES, Matrix, bare_name
 from kvplan.importer.quantized.scheme import Scheme
 from kvplan.importer.view import ConfigView
 
-_FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen3_5"})
+_FAMILIES = DENSE | {"qwen3_5"}
 """Dense families, whose every linear layer and embedding is quantized; their towers are not."""
 
 _SETTINGS = ("group_size", "bits", "mode")
@@ -44,6 +44,7 @@ def read_mlx(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
 def _format(config: ConfigView, entry: Mapping[str, Any]) -> StorageFormat:
     bits, size, mode = (entry.get(key) for key in ("bits", "group_size", "mode"))
     found = CHECKPOINT_FORMATS.get(f"mlx_{bits}b_g{size}")
-    if found is None or mode not in (None, "affine") or set(entry) - set(_SETTINGS) and entry is not config.data:
+    has_more = entry is not config.data and bool(set(entry) - set(_SETTINGS))
+    if found is None or mode not in (None, "affine") or has_more:
         raise config.unsupported(f"bits {bits!r}, group_size {size!r}, mode {mode!r} are not a known MLX layout")
     return found

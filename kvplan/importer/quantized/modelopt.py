@@ -54,5 +54,3 @@ def suggest_cache_dtype(config: ConfigView, outer: ConfigView, *names: str) -> N
                 "the cache are no weights"
             )
     config.pass_over("a proposal for the cache", *names)
-
-

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -58,8 +58,10 @@ _GEMMA4: Names = {**_LLAMA, "router": (("router.proj",),), "routed_experts": _ml
 _QWEN35: Names = {
     **_LLAMA,
     "attention_gate": (("+self_attn.q_proj",),),
-    "recurrent": tuple((f"linear_attn.{name}",) for name in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")),
-}  # fmt: skip
+    "recurrent": tuple(
+        (f"linear_attn.{name}",) for name in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
+    ),
+}
 _QWEN1: Names = {
     "embedding": (("wte",),),
     "lm_head": (("lm_head",),),
@@ -83,6 +85,10 @@ MODULE_NAMES: dict[str, Names] = {
 
 SEPARATE_EXPERTS = frozenset({"deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "qwen3_moe"})
 """Families whose checkpoints hold each projection of each expert as a tensor of its own."""
+
+
+DENSE = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Families without experts whose checkpoints hold each projection as the weight groups do."""
 
 
 class Matrix(NamedTuple):
@@ -125,12 +131,14 @@ def _is_matrix(group: WeightGroup) -> bool:
 class ModuleList:
     """The modules that a config leaves out.
 
-    holds   whether a full name is among them
-    config  where the list stands, for messages
+    config   where the list stands, for messages
+    entries  as bare names or patterns
+    holds    whether a full name is among them
     """
 
-    def __init__(self, config: ConfigView, holds: Callable[[str], bool]):
+    def __init__(self, config: ConfigView, entries: Sequence[str], holds: Callable[[str], bool]):
         self.config = config
+        self.entries = entries
         self.holds = holds
 
     def leaves_out(self, matrix: Matrix, layer: int | None) -> bool:
@@ -146,6 +154,21 @@ class ModuleList:
         if len(verdicts) > 1:
             raise self.config.unsupported(f"of {' and '.join(matrix.names)} only some are left out")
         return verdicts.pop()
+
+    def require_known(self, layers: Sequence[Sequence[Matrix]]) -> None:
+        """Refuse an entry for one of the `layers` that names none of its matrices: they may have other names here."""
+        for entry in self.entries:
+            at = _IN_LAYER.match(entry)
+            if at is None or int(at[1]) >= len(layers) or _NO_PROJECTION.search(entry):
+                continue
+            stem = at[2].removesuffix("*").removesuffix(".")
+            if not any(name.startswith(stem) for matrix in layers[int(at[1])] for name in matrix.names):
+                raise self.config.unsupported(f"{shorten(entry)} is the name of no matrix that is known of this family")
+
+
+_IN_LAYER = re.compile(r"layers\.(\d+)\.?(.*)")
+_NO_PROJECTION = re.compile(r"norm|\.(?:gate|router|shared_expert_gate|conv1d)(?:$|[.*])|[*?\[].")
+"""Entries that need no matrix: norms, routers, and patterns with more in them than an open end."""
 
 
 def bare_name(name: str) -> str:
@@ -166,19 +189,35 @@ def glob_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
     """Shell patterns, as modelopt writes them; a name without `*` holds the modules inside it too."""
     found = _checked(config, entries)
     plain = frozenset(entry for entry in found if not _WILD.search(entry))
-    inside = tuple(f"{entry}." for entry in plain)
-    open_ended = tuple(entry[:-1] for entry in found if entry.endswith("*") and not _WILD.search(entry[:-1]))
+    open_ended = [entry[:-1] for entry in found if entry.endswith("*") and not _WILD.search(entry[:-1])]
+    starts = _by_layer([*(f"{entry}." for entry in plain), *open_ended])
     others = [entry for entry in found if _WILD.search(entry[:-1])]
     return ModuleList(
         config,
+        found,
         lambda name: (
             name in plain
-            or name.startswith(inside + open_ended)
+            or name.startswith(starts.get(_layer_of(name), ()) + starts.get("", ()))
             or any(fnmatchcase(name, pattern) for pattern in others)
         ),
     )
 
 
+def _by_layer(starts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Beginnings of names by the layer that they are in, or "": a list may have thousands."""
+    found: dict[str, tuple[str, ...]] = {}
+    for start in starts:
+        found[_layer_of(start)] = (*found.get(_layer_of(start), ()), start)
+    return found
+
+
+def _layer_of(name: str) -> str:
+    """`layers.3.` of a name in that layer, else ""."""
+    inside = _LAYER.match(name)
+    return inside[0] if inside else ""
+
+
+_LAYER = re.compile(r"layers\.\d+\.")
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -197,7 +236,7 @@ def name_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
             raise config.unsupported(f"whether the list holds {name} depends on what stands before it")
         return name in plain or verdicts.pop()
 
-    return ModuleList(config, holds)
+    return ModuleList(config, sorted(plain), holds)
 
 
 def _compiled(config: ConfigView, text: str) -> re.Pattern[str]:
@@ -216,4 +255,4 @@ def _any_matches(patterns: Iterable[re.Pattern[str]], name: str) -> bool:
 def fragment_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
     """Fragments of names, as transformers and AutoAWQ match them."""
     found = _checked(config, entries)
-    return ModuleList(config, lambda name: any(entry in name for entry in found))
+    return ModuleList(config, found, lambda name: any(entry in name for entry in found))

@@ -27,15 +27,17 @@ class Stored(NamedTuple):
 class Scheme:
     """The storage of a checkpoint.
 
-    label    the format in words
-    choose   the format of each matrix
-    names    the names of the family's modules, where `choose` asks for them
-    unknown  why the storage is not known, or ""
+    label     the format in words
+    choose    the format of each matrix
+    names     the names of the family's modules, where `choose` asks for them
+    left_out  the list that `choose` asks
+    unknown   why the storage is not known, or ""
     """
 
     label: str
     choose: Choice = lambda _matrix, _layer: None
     names: Names = field(default_factory=dict)
+    left_out: ModuleList | None = None
     unknown: str = ""
 
     def apply(self, parts: Parts) -> Stored:
@@ -58,6 +60,8 @@ class Scheme:
                 weights = _with_formats(layer.weights, known[layer], formats)
                 made[layer, formats] = replace(layer, weights=weights)
             found.append(made[layer, formats])
+        if self.left_out is not None:
+            self.left_out.require_known([known[layer] for layer in layers])
         return tuple(found)
 
     def _outer(self, weights: tuple[WeightGroup, ...]) -> tuple[WeightGroup, ...]:
@@ -84,7 +88,7 @@ def all_projections_but(left_out: ModuleList, storage: StorageFormat, model_type
         is_projection = ROLES[matrix.group.role].quantized
         return storage if is_projection and not left_out.leaves_out(matrix, layer) else None
 
-    return Scheme(storage.name, choose, MODULE_NAMES.get(model_type, {}))
+    return Scheme(storage.name, choose, MODULE_NAMES.get(model_type, {}), left_out)
 
 
 def all_linear_but(left_out: ModuleList, storage: StorageFormat, model_type: str) -> Scheme:
@@ -100,4 +104,4 @@ def all_linear_but(left_out: ModuleList, storage: StorageFormat, model_type: str
             raise left_out.config.unsupported(f"the {ROLES[role].label} is not left out, as it is everywhere known")
         return storage
 
-    return Scheme(storage.name, choose, names)
+    return Scheme(storage.name, choose, names, left_out)

@@ -1,0 +1,261 @@
+"""Every scheme on a small model, with the bytes worked out by hand, and published sizes that no rule reaches alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvplan.dtypes import weight_format
+from kvplan.importer import import_config
+from kvplan.presets import model_from_table, model_to_table
+
+DATA = Path(__file__).parent.parent / "data"
+Config = dict[str, Any]
+Bytes = Callable[[int, int], int]
+
+SMALL = {
+    "model_type": "qwen3", "torch_dtype": "bfloat16", "vocab_size": 1000, "hidden_size": 256, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 64, "intermediate_size": 320,
+    "max_position_embeddings": 512, "tie_word_embeddings": False, "use_sliding_window": False,
+}  # fmt: skip
+ATTENTION = [(256, 256), (64, 256), (64, 256), (256, 256)]
+UP, DOWN = [(320, 256), (320, 256)], [(256, 320)]
+NORMS = 2 * 256 + 2 * 64
+EMBEDDINGS, FINAL_NORM = 2 * 1000 * 256, 256
+
+NVFP4 = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
+FP8 = {"dynamic": False, "num_bits": 8, "type": "float"}
+ROWS = {"dynamic": False, "num_bits": 8, "strategy": "channel", "symmetric": True, "type": "float", "observer": "mse"}
+TOKENS = {"dynamic": True, "num_bits": 8, "strategy": "token", "symmetric": True, "type": "float", "observer": None}
+INT4 = {"dynamic": False, "group_size": 32, "num_bits": 4, "strategy": "group", "symmetric": True, "type": "int"}
+
+
+def modelopt(algo: str, numbers: Config, ignore: list[str]) -> Config:
+    group = {"input_activations": numbers, "weights": numbers, "targets": ["Linear"]}
+    return {"quant_method": "modelopt", "quant_algo": algo, "config_groups": {"group_0": group}, "ignore": ignore}
+
+
+def compressed(layout: str, weights: Config, inputs: Config | None, ignore: list[str]) -> Config:
+    group = {"weights": weights, "input_activations": inputs, "output_activations": None, "targets": ["Linear"]}
+    groups = {"config_groups": {"group_0": group}, "format": layout}
+    return {"quant_method": "compressed-tensors", "ignore": ignore, "quantization_status": "compressed", **groups}
+
+
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm", "zero_point": True}
+FBGEMM = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
+NF4 = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+
+
+def nf4_bytes(rows: int, columns: int) -> int:
+    """Codes, an absmax for 64 values, a table of 16 codes, and the text that says what they are."""
+    text = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [rows, columns]})
+    return rows * columns // 2 + 4 * rows * columns // 64 + 16 * 4 + len(text)
+
+
+ONE: dict[str, tuple[Config, Bytes]] = {
+    "awq": (AWQ, lambda r, c: r * c // 2 + c // 64 * (2 * r + r // 8 * 4)),
+    "fbgemm": ({**FBGEMM, "modules_to_not_convert": ["lm_head"]}, lambda r, c: r * c + 4 * r),
+    "nf4": (NF4, nf4_bytes),
+    "modelopt fp8": (modelopt("FP8", FP8, ["lm_head"]), lambda r, c: r * c + 4 + 4),
+    "modelopt nvfp4": (modelopt("NVFP4", NVFP4, ["lm_head"]), lambda r, c: r * c // 2 + r * c // 16 + 4 + 4),
+    "fp8 rows": (compressed("float-quantized", ROWS, TOKENS, ["lm_head"]), lambda r, c: r * c + 2 * r),
+    "int4": (compressed("pack-quantized", INT4, None, ["lm_head"]), lambda r, c: r * c // 2 + 2 * r * c // 32 + 2 * 8),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_every_projection_is_stored_as_the_format_lays_it_out(name: str) -> None:
+    config, size = ONE[name]
+    layer = sum(size(*shape) for shape in [*ATTENTION, *UP, *DOWN]) + 2 * NORMS
+    model = import_config({**SMALL, "quantization_config": config})
+    assert model.weight_bytes() == 3 * layer + 2 * (EMBEDDINGS + FINAL_NORM)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_a_preset_of_it_reads_as_it_was_written(name: str) -> None:
+    model = import_config({**SMALL, "quantization_config": ONE[name][0]})
+    assert model_from_table(model_to_table(model), "a.toml") == model
+
+
+def test_a_model_whose_storage_is_not_known_reads_as_it_was_written() -> None:
+    model = import_config({**SMALL, "quantization_config": {"quant_method": "unheard"}})
+    assert model_from_table(model_to_table(model), "a.toml") == model
+    assert model.storage_unknown
+
+
+LISTS: dict[str, Config] = {
+    "globs": modelopt("FP8", FP8, ["lm_head", "model.layers.0*", "*.self_attn.*", "model.layers.2.mlp.down_proj"]),
+    "globs behind a wrapper": modelopt(
+        "FP8",
+        FP8,
+        ["language_model.lm_head", "language_model.model.layers.0*", "*.self_attn*", "model.layers.2.mlp.down_proj"],
+    ),
+}
+NAMED = ["model.layers.0.mlp.up_proj", "model.layers.0.mlp.gate_proj", "re:.*layers\\.(0|2)\\.mlp\\.down_proj"]
+
+
+@pytest.mark.parametrize("config", LISTS.values(), ids=LISTS)
+def test_shell_patterns_leave_out_the_modules_that_they_match(config: Config) -> None:
+    fp8 = sum(r * c + 8 for r, c in [*UP, *DOWN]) + sum(r * c + 8 for r, c in UP)  # of layer 1, of layer 2
+    plain = sum(r * c for r, c in 3 * ATTENTION + UP + DOWN + DOWN) + 3 * NORMS + EMBEDDINGS + FINAL_NORM
+    assert import_config({**SMALL, "quantization_config": config}).weight_bytes() == fp8 + 2 * plain
+
+
+def test_names_and_expressions_leave_out_the_modules_that_they_match() -> None:
+    config = compressed("float-quantized", ROWS, TOKENS, ["lm_head", *NAMED])
+    fp8 = sum(r * c + 2 * r for r, c in 3 * ATTENTION + UP + UP + DOWN)
+    plain = sum(r * c for r, c in UP + DOWN + DOWN) + 3 * NORMS + EMBEDDINGS + FINAL_NORM
+    assert import_config({**SMALL, "quantization_config": config}).weight_bytes() == fp8 + 2 * plain
+
+
+def test_fragments_of_names_leave_out_the_modules_that_have_them() -> None:
+    config = {**FBGEMM, "modules_to_not_convert": ["model.layers.1.mlp", "k_proj"]}
+    keys = [(64, 256)]
+    fp8 = sum(r * c + 4 * r for r, c in 2 * (UP + DOWN) + 3 * ATTENTION) - 3 * sum(r * c + 4 * r for r, c in keys)
+    plain = sum(r * c for r, c in UP + DOWN + 3 * keys) + 3 * NORMS + EMBEDDINGS + FINAL_NORM
+    assert import_config({**SMALL, "quantization_config": config}).weight_bytes() == fp8 + 2 * plain
+
+
+def test_mlx_quantizes_embedding_and_head_and_may_store_named_matrices_otherwise() -> None:
+    named = {"bits": 8, "group_size": 64, "mode": "affine"}
+    both = {"group_size": 32, "bits": 4, "lm_head": named, "model.layers.1.mlp.down_proj": named}
+    usual = 3 * sum(r * c for r, c in ATTENTION + UP + DOWN) - 256 * 320 + 1000 * 256
+    eight = 256 * 320 + 1000 * 256
+    expected = usual // 2 + usual // 32 * 4 + eight + eight // 64 * 4 + 2 * (3 * NORMS + FINAL_NORM)
+    assert import_config({**SMALL, "quantization": both}).weight_bytes() == expected
+    assert import_config({**SMALL, "quantization": both, "quantization_config": both}).weight_bytes() == expected
+
+
+UNKNOWN: dict[str, tuple[Config, str]] = {
+    "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False}, "bias of zeros"),
+    "awq in 3 bits": ({**AWQ, "bits": 3}, "bits is 3"),
+    "awq gemv": ({**AWQ, "version": "gemv"}, "version"),
+    "awq in one group": ({**AWQ, "group_size": -1}, "group_size is -1"),
+    "double quantization": ({**NF4, "bnb_4bit_use_double_quant": True}, "length depends on the values"),
+    "another container": ({**NF4, "bnb_4bit_quant_storage": "bfloat16"}, "containers"),
+    "neither width": ({"quant_method": "bitsandbytes"}, "neither load_in_8bit nor load_in_4bit"),
+    "another code": ({**NF4, "bnb_4bit_quant_type": "nf3"}, "bnb_4bit_quant_type"),
+    "a head in 4 bits": ({**NF4, "llm_int8_skip_modules": ["visual"]}, "does not name lm_head"),
+    "a head in fp8": (modelopt("FP8", FP8, ["model.layers.0*"]), "the output head is not left out"),
+    "half a group": (modelopt("FP8", FP8, ["lm_head", "model.layers.0.mlp.up_proj"]), "only some are left out"),
+    "an unknown name": (modelopt("FP8", FP8, ["lm_head", "model.layers.0.attn"]), "name of no matrix"),
+    "another algorithm": (modelopt("W4A8", FP8, ["lm_head"]), "W4A8"),
+    "other numbers": (modelopt("NVFP4", {**NVFP4, "group_size": 32}, ["lm_head"]), "config_groups"),
+    "fp8 tensors": (compressed("float-quantized", {**ROWS, "strategy": "tensor"}, TOKENS, ["lm_head"]), "whose bytes"),
+    "zeros": (compressed("pack-quantized", {**INT4, "symmetric": False}, None, ["lm_head"]), "whose bytes"),
+    "other targets": (
+        compressed("pack-quantized", INT4, None, ["lm_head"]) | {"config_groups": {"a": {"targets": ["Conv2d"]}}},
+        "one group_0",
+    ),
+    "an empty list": ({**FBGEMM, "modules_to_not_convert": []}, "modules_to_not_convert is empty"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_the_files_hold_is_not_guessed(name: str) -> None:
+    config, words = UNKNOWN[name]
+    assert words in import_config({**SMALL, "quantization_config": config}).storage_unknown
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"bits": 7, "group_size": 64}, "bits 7"),
+        ({"bits": 4, "group_size": 64, "mode": "mxfp4"}, "mxfp4"),
+        ({"bits": 4, "group_size": 64, "lm_head": {"bits": 4, "group_size": 32, "extra": 1}}, "not a known MLX layout"),
+        ({"bits": 4, "group_size": 64, "model.layers.0.mlp.up_proj": {"bits": 8, "group_size": 64}}, "differently"),
+        ({"bits": 4, "group_size": 64, "lm_head": False}, "an object is needed"),
+    ],
+)
+def test_another_mlx_layout_is_not_guessed(config: Config, words: str) -> None:
+    assert words in import_config({**SMALL, "quantization": config}).storage_unknown
+
+
+def test_two_different_quantizations_are_not_reconciled() -> None:
+    config = {**SMALL, "quantization": {"bits": 4, "group_size": 64}, "quantization_config": AWQ}
+    assert "quantization and quantization_config differ" in import_config(config).storage_unknown
+
+
+def test_a_proposed_cache_dtype_is_a_note_and_nothing_else() -> None:
+    plain = modelopt("FP8", FP8, ["lm_head"])
+    proposing = {**plain, "kv_cache_scheme": FP8}
+    model = import_config({**SMALL, "quantization_config": proposing})
+    assert any("kv_cache_scheme proposes 8-bit float for the cache" in note for note in model.notes)
+    assert model == import_config({**SMALL, "quantization_config": plain})
+
+
+# ------------------------------------------------------------------------------------------------- published sizes
+
+
+def read(name: str) -> Config:
+    config: Config = json.loads((DATA / "configs" / f"{name}.json").read_text(encoding="utf-8"))
+    return config
+
+
+def total_size(name: str) -> int:
+    rows = map(json.loads, (DATA / "config_oracle.jsonl").read_text(encoding="utf-8").splitlines())
+    return next(int(row["total_size"]) for row in rows if row["file"] == f"configs/{name}.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("Qwen__Qwen-7B-Chat-Int4", "bf16"),
+        ("Qwen__Qwen3-14B-MLX-4bit", None),
+        ("Youssofal__Qwen3.8-27B-MTPLX-Optimized-Speed", None),
+        ("github_jeevanchaps__Llama-3.1-8B-Instruct-bnb", None),
+    ],
+)
+def test_a_quantized_checkpoint_has_its_published_size(name: str, dtype: str | None) -> None:
+    assert import_config(read(name), dtype=dtype).weight_bytes() == total_size(name)
+
+
+def test_molmo_in_nf4_has_its_published_size() -> None:
+    """No rule counts its tower, so its tensors are written out: 28 layers of four fused matrices are quantized."""
+    nf4 = weight_format("bnb_nf4_file_fp16")
+    layer = sum(nf4.matrix_bytes(rows, 3584) for rows in (4608, 3584, 37888)) + nf4.matrix_bytes(3584, 18944)
+    vectors = 28 * (4608 + 2 * 3584) + 3584  # biases of q, k and v, and norms
+    embeddings = (152064 + 128 + 152064) * 3584
+    block = 4 * (1024 * 1024 + 1024) + 2 * 1024 * 4096 + 4096 + 1024 + 4 * 1024
+    tower = 1024 + 577 * 1024 + 588 * 1024 + 2 * 1024 + 23 * block
+    pooling = 3 * (2048 * 1024 + 1024) + 1024 * 1024 + 1024
+    projector = 2 * 18944 * 1024 + 3584 * 18944 + 2 * 2048
+    plain = vectors + embeddings + tower + pooling + projector
+    assert 28 * layer + 2 * plain == total_size("github_reubzdubz__Molmo-7B-D-NF4")
+
+
+def test_gemma_4_in_int4_has_its_published_size_less_buffers_and_file_headers() -> None:
+    """Its index adds up whole files: their headers are padded to 8 bytes and take some 130 bytes a tensor."""
+    model = import_config(read("github_Ade7121976__gemma-4-26B-A4B-CT"))
+    buffers = 2 * (30 + 2 * 1152)  # a scalar a layer; mean and deviation of the tower
+    headers = total_size("github_Ade7121976__gemma-4-26B-A4B-CT") - model.weight_bytes() - buffers
+    packed = 30 * (128 * 3 + 4) - 5  # experts and attention; five layers have no matrix for values
+    others = sum(group.count * layers for group, layers in model.all_groups if group.storage is None)
+    assert headers % 8 == 0
+    assert 120 < headers / (3 * packed + others) < 140
+
+
+def test_kimi_k2_5_in_nvfp4_stores_its_dense_layer_and_shared_experts_so_too() -> None:
+    name = "nvidia__Kimi-K2.5-NVFP4"
+    model, routers = import_config(read(name)), 60 * 384 * 7168  # float32
+    small, large = 2048 * 7168, 18432 * 7168
+    matrices, values = 60 * 385 * 3 + 3, 60 * 385 * 3 * small + 3 * large
+    stored = values // 2 + values // 16 + 8 * matrices
+    assert model.weight_bytes() == stored + 2 * (model.num_params - values) + 2 * routers
+
+
+def test_llama_4_scout_in_fp8_keeps_its_attention_routers_and_tower() -> None:
+    model = import_config(read("RedHatAI__Llama-4-Scout-17B-16E-Instruct-FP8-dynamic"))
+    values, rows = 48 * 17 * 3 * 8192 * 5120, 48 * 17 * (2 * 8192 + 5120)
+    assert model.weight_bytes() == values + 2 * rows + 2 * (model.num_params - values)
+
+
+def test_qwen2_vl_in_awq_keeps_its_tower() -> None:
+    model = import_config(read("Qwen__Qwen2-VL-2B-Instruct-AWQ"))
+    values = 28 * (2 * 1536 * 1536 + 2 * 256 * 1536 + 3 * 8960 * 1536)
+    packed = values // 2 + values // 128 * 2 + values // 128 // 8 * 4
+    assert model.weight_bytes() == packed + 2 * (model.num_params - values)
