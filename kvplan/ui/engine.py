@@ -10,12 +10,12 @@ from kvplan.ui.engine_log import show_log
 from kvplan.ui.engine_server import show_server
 from kvplan.ui.sidebar import BIND, current_or_stop
 
-SERVER, LOG = "the server of this plan", "a start-up log"
+SERVER, LOG = "the server of this plan", "paste your log"
 
 st.header("Engine", anchor=False)
 asked = current_or_stop()
 st.text(words.about(asked))
-view = st.segmented_control("Look at", [SERVER, LOG], default=SERVER, key="engine_view", bind=BIND, required=True)
+view = st.segmented_control("Show", [SERVER, LOG], default=SERVER, key="engine_view", bind=BIND, required=True)
 try:
     (show_log if view == LOG else show_server)(asked)
 except KvplanError as error:

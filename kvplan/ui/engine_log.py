@@ -84,7 +84,7 @@ def _show_comparison(lines: Sequence[Line]) -> None:
     )
     for line in lines:
         if line.reason:
-            st.text(f"{line.label.capitalize()}: {line.reason}")
+            st.text(f"{line.label}: {line.reason}")
 
 
 def _cells(line: Line) -> dict[str, str]:
@@ -114,7 +114,9 @@ def _show_overhead(scenario: Scenario, figures: LogFigures) -> None:
         st.text("The log does not say what activations, context and graphs take, so there is no figure for the plan.")
         return
     try:
-        _offer_overhead(scenario, overhead_parts(launch_of(scenario, figures.engine or "", figures.text("version"), stated)))
+        _offer_overhead(
+            scenario, overhead_parts(launch_of(scenario, figures.engine or "", figures.text("version"), stated))
+        )
     except KvplanError as error:
         words.show_error(error, "This overhead cannot be taken")
 
@@ -122,7 +124,7 @@ def _show_overhead(scenario: Scenario, figures: LogFigures) -> None:
 def _offer_overhead(scenario: Scenario, parts: tuple[Overhead, ...]) -> None:
     """Each part, and the button that takes their total. Raises InputError where no GPU has so much."""
     total = scenario.with_changes(overhead_bytes=typical_total(parts)).overhead_bytes or 0
-    rows = [(part.label, format_exact_bytes(part.typical), _origin(part)) for part in parts]
+    rows = [(part.label, format_bytes(part.typical, unit()), _origin(part)) for part in parts]
     words.show_facts(rows, ("what", "bytes on one GPU", "from"), "log_overheads")
     if any(not part.measured for part in parts):
         st.text("What the log does not state is estimated for the model and GPU of the plan.")

@@ -15,7 +15,7 @@ from kvplan.engines.commands import command
 from kvplan.engines.launch import Launch
 from kvplan.engines.lines import predicted_lines
 from kvplan.engines.overheads import Overhead, measured
-from kvplan.engines.reserved import Reserved, reserved_of
+from kvplan.engines.reserved import HAS_POOL, Reserved, reserved_of
 from kvplan.errors import KvplanError
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.suggest import launch_of, suggestions
@@ -56,10 +56,8 @@ def _part(trouble: str, show: Callable[[], Rest]) -> Rest:
 def ask_launch(scenario: Scenario) -> Launch:
     """The server: the scenario with its engine, a version, and the overheads that are known."""
     with st.container(horizontal=True):
-        engine = st.selectbox(
-            "Engine", list(ENGINES), key=ENGINE, width=260, bind=BIND, persist_state="session",
-            format_func=lambda name: ENGINES[name].label,
-        )  # fmt: skip
+        # Ids and no labels: the address carries what the list shows, and a link writes the id.
+        engine = st.selectbox("Engine", list(ENGINES), key=ENGINE, width=260, bind=BIND, persist_state="session")
         version = ""
         if engine == "vllm":
             version = st.text_input(
@@ -114,7 +112,7 @@ def _show_pool(found: Reserved, budget: PoolBudget) -> None:
         "overheads",
     )
     for part in (*budget.overheads, *budget.outside):
-        st.text(f"{part.label.capitalize()}: {part.source}")
+        st.text(f"{part.label}: {part.source}")
 
 
 def _color(held: float, wanted: int) -> str:
@@ -254,10 +252,11 @@ def _show_lines(launch: Launch) -> None:
         st.text(f"No line about memory is known of {ENGINES[launch.engine].label}.")
         return
     st.code("\n".join(lines), language=None, wrap_lines=True)
-    st.caption(
-        "Compare after the start: paste the log under “a start-up log” above. A pool is an estimate until then; "
-        "what the engine makes of a pool of known size is exact."
-    )
+    if launch.engine in HAS_POOL:
+        st.caption(
+            "The pool is an estimate until a log says what the overheads are; what the engine makes of a pool of known "
+            "size is exact."
+        )
 
 
 def _show_suggestions(scenario: Scenario) -> None:
