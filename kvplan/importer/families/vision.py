@@ -47,6 +47,13 @@ FLAT = frozenset({"llava", "qwen2_vl", "qwen2_5_vl", "glm4v", "phi3_v", "phi4mm"
 """Wrappers that were also published with the text model's keys in the outer object."""
 
 
+def _require_stated(view: ConfigView, *keys: str) -> None:
+    """Refuse where one of `keys` is absent: these classes then fill in sizes of their own, which no rule knows."""
+    for key in keys:
+        if not view.has(key):
+            raise view.unsupported(f"{key} is absent, and the sizes that this class then fills in are not known")
+
+
 def _is_flat(view: ConfigView, key: str) -> bool:
     """Whether the text model's keys stand in the outer object."""
     if view.has(key) or not view.has("num_hidden_layers"):
@@ -176,6 +183,7 @@ def llava(view: ConfigView) -> Parts:
     """LLaVA: CLIP or another tower by name, and two matrices."""
     if view.has("mm_vision_tower"):
         return _llava_flat(view)
+    _require_stated(view, "vision_config")
     parts = language(view, "text_config", "llama", either_tie)
     return with_towers(parts, named_tower(view, "clip_vision_model", _llava_projector, parts.hidden_size))
 
@@ -210,6 +218,7 @@ _CLIP_LARGE_336 = {
 
 def mistral3(view: ConfigView) -> Parts:
     """Mistral 3: Pixtral, a merger of `spatial_merge_size`^2 patches, and two matrices."""
+    _require_stated(view, "text_config", "vision_config")
     parts = language(view, "text_config", "mistral", outer_tie(default=True))
     return with_towers(parts, named_tower(view, "pixtral", _mistral3_projector, parts.hidden_size))
 
@@ -236,6 +245,7 @@ def _gemma3_projector(view: ConfigView, vision: int, text: int) -> Groups:
 
 def paligemma(view: ConfigView) -> Parts:
     """PaliGemma: SigLIP and one matrix."""
+    _require_stated(view, "text_config", "vision_config")
     parts = language(view, "text_config", "gemma", outer_tie(default=True))
     return with_towers(parts, named_tower(view, "siglip_vision_model", _paligemma_projector, parts.hidden_size))
 
@@ -298,6 +308,7 @@ def qwen2_audio(view: ConfigView) -> Parts:
 
 def voxtral(view: ConfigView) -> Parts:
     """Voxtral: a Whisper encoder, four frames of which share one text token, and two matrices without bias."""
+    _require_stated(view, "text_config", "audio_config")
     parts = language(view, "text_config", "llama", never_tied)
     audio = tower_object(view, "audio_config", towers.WHISPER_DEFAULTS)
     width, text = audio.integer("encoder_ffn_dim", "intermediate_size"), parts.hidden_size
