@@ -547,11 +547,11 @@ def _html_figure(item: Figure) -> str:
 
 
 def _script_json(figure: Mapping[str, Any]) -> str:
-    """A figure as JSON that cannot end the script that it stands in."""
+    """A figure as JSON; plotly writes < and > as escapes, so that it cannot end the script that it stands in."""
     from plotly.io.json import to_json_plotly
 
     text: str = to_json_plotly(figure)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return text
 
 
 def _html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -170,10 +170,17 @@ def test_a_system_without_locks_saves_nothing(folder: Path, monkeypatch: pytest.
 def saving(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.saving_process", *map(str, arguments)]
     environment = {**os.environ, "KVPLAN_PRESETS_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def answers(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What each says once all have started: they are let go together."""
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
     return [process.communicate(timeout=120)[0].strip() for process in processes]
 
 
@@ -194,7 +201,7 @@ def test_of_several_processes_that_replace_a_file_one_wins_and_the_others_hear_i
     assert all("changed by someone else" in text for text in said if text != "saved")
 
 
-STEPS = range(11)  # four files opened (lock, old, copy, new), four syncs, two renames; then it is done
+STEPS = range(13)  # four files opened (lock, old, copy, new), two written, four syncs, two renames; then it is done
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -202,7 +209,7 @@ def test_a_save_that_dies_leaves_the_old_file_or_the_new_one_whole(folder: Path,
     save(CARD)
     seen = version(GPU, "card")
     process = saving(folder, GIB, seen, steps)
-    process.communicate(timeout=120)
+    answers([process])
     assert process.returncode == (0 if steps == STEPS[-1] else 9)
     now = load_gpu("card")
     assert now in (CARD, replace(define_gpu(name="A card", usable_bytes=GIB), id="card"))

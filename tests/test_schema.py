@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from kvplan.attention import LayerCache
 from kvplan.errors import PresetError
 from kvplan.hardware import Price, define_gpu
 from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, kind_from_table
@@ -102,6 +103,15 @@ def test_schema_and_reader_agree_on_every_damage(kind: Kind, example: Any) -> No
         if passes(kind, table) != is_read(kind, table):
             wrong.append(name)
     assert wrong == []
+
+
+@pytest.mark.parametrize("layer", ALL_LAYERS, ids=str)
+def test_schema_and_reader_agree_on_which_sizes_of_a_layer_may_be_zero(layer: LayerCache) -> None:
+    table = MODEL.to_table(model_of([layer]))
+    (inside,) = table["layer"].values()
+    for name in [name for name, value in inside["cache"].items() if isinstance(value, int)]:
+        hurt = {**table, "layer": {key: {**inside, "cache": {**inside["cache"], name: 0}} for key in table["layer"]}}
+        assert passes(MODEL, hurt) == is_read(MODEL, hurt), name
 
 
 def test_every_kind_of_preset_has_a_schema_with_a_file_name() -> None:

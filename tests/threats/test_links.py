@@ -222,3 +222,7 @@ def test_a_hostile_link_opens_as_far_as_it_goes(bounds: Any, link: str) -> None:
         if opened.troubles:
             bounds.sentence(opened.sentence[:700])
     assert bounds.run(lambda: open_link(link)).troubles
+
+
+def test_a_bomb_inside_a_link_is_never_unpacked(bounds: Any) -> None:
+    assert bounds.run(lambda: open_link(with_packed(BOMB)), most_bytes=2**20).scenario is None
