@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -15,13 +16,15 @@ from kvplan.engines.commands import command
 from kvplan.engines.launch import Launch
 from kvplan.engines.lines import predicted_lines
 from kvplan.engines.overheads import Overhead, measured
-from kvplan.engines.reserved import HAS_POOL, Reserved, reserved_of
-from kvplan.errors import KvplanError
+from kvplan.engines.reserved import HAS_POOL, HAS_SLOTS, Reserved, reserved_of
+from kvplan.errors import KvplanError, shorten
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.suggest import launch_of, suggestions
 from kvplan.ui import words
 from kvplan.ui.sidebar import BIND, ENGINE, take_scenario, unit
 from kvplan.units import format_bytes, format_exact_bytes
+
+Shown = TypeVar("Shown")
 
 Rest = Callable[[], None] | None
 """What of a part is to be shown further below."""
@@ -34,18 +37,20 @@ def show_server(scenario: Scenario) -> None:
     """The whole view, for the engine that is chosen in it."""
     launch = ask_launch(scenario)
     label = ENGINES[launch.engine].label
+    start = _part(f"{label} is not started so", lambda: command(launch))
     details = _part(f"{label} cannot hold this cache", lambda: _show_memory(scenario, launch))
     _show_suggestions(scenario.with_changes(engine=launch.engine))
-    st.subheader("Start it with", anchor=False)
-    _part(f"{label} cannot be started so", lambda: _show_command(launch))
-    st.subheader("What it will print", anchor=False)
-    _part(f"{label} cannot be started so", lambda: _show_lines(launch))
+    if start is not None:  # what is not started prints nothing
+        st.subheader("Start it with", anchor=False)
+        st.code(start, language="bash", wrap_lines=True)
+        st.subheader("What it will print", anchor=False)
+        _part("There are no lines for this", lambda: _show_lines(launch))
     if details is not None:
         details()
 
 
-def _part(trouble: str, show: Callable[[], Rest]) -> Rest:
-    """One part of the view; what is wrong with it stands in its place, and the others stay."""
+def _part(trouble: str, show: Callable[[], Shown]) -> Shown | None:
+    """One part of the view; what is wrong with it is said, and the other parts stay."""
     try:
         return show()
     except KvplanError as error:
@@ -55,6 +60,12 @@ def _part(trouble: str, show: Callable[[], Rest]) -> Rest:
 
 def ask_launch(scenario: Scenario) -> Launch:
     """The server: the scenario with its engine, a version, and the overheads that are known."""
+    asked = st.query_params.get(ENGINE)
+    if asked is not None and asked not in ENGINES:
+        st.warning(
+            "The engine of the address is not known, and the usual one stands instead.", icon=":material/warning:"
+        )
+        st.text(shorten(asked))
     with st.container(horizontal=True):
         # Ids and no labels: the address carries what the list shows, and a link writes the id.
         engine = st.selectbox("Engine", list(ENGINES), key=ENGINE, width=260, bind=BIND, persist_state="session")
@@ -64,17 +75,20 @@ def ask_launch(scenario: Scenario) -> Launch:
                 "vLLM version", key="engine_version", max_chars=40, width=160, bind=BIND, placeholder="newest known",
                 help="As vLLM prints it, such as 0.11 or 0.20.1: what it reserves and prints has changed over time.",
             )  # fmt: skip
-    return launch_of(scenario, engine, (version or "").strip() or None, known_overheads(scenario))
+    return launch_of(scenario, engine, (version or "").strip() or None, known_overheads(scenario, engine))
 
 
-def known_overheads(scenario: Scenario) -> tuple[Overhead, ...]:
-    """The sidebar's overhead, in the parts of the log that it was taken from; nothing where it is an estimate."""
+def known_overheads(scenario: Scenario, engine: str) -> tuple[Overhead, ...]:
+    """The sidebar's overhead, in the parts of the log that it was taken from; nothing where it is an estimate.
+
+    Undivided it says nothing of SGLang's pool: most of it lies outside the fraction that holds weights and pool.
+    """
     if scenario.overhead_bytes is None:
         return ()
     total, parts = st.session_state.get(LOG_OVERHEAD, (None, ()))
-    if parts and total == scenario.overhead_bytes:
+    if total == scenario.overhead_bytes:
         return tuple(parts)
-    return (measured("other", scenario.overhead_bytes, "given in the sidebar"),)
+    return () if engine == "sglang" else (measured("other", scenario.overhead_bytes, "given in the sidebar"),)
 
 
 # --------------------------------------------------------------------------------------------------------- memory
@@ -90,6 +104,10 @@ def _show_memory(scenario: Scenario, launch: Launch) -> Rest:
         _show_allocated(plan(scenario.with_changes(tensor_parallel=1, pipeline_parallel=1)), launch, found)
         return None
     _show_paged(here, launch, found, budget)
+    if scenario.overhead_bytes is not None and not launch.known:
+        st.text(
+            "Note: the sidebar's overhead is one figure, of which most lies outside this engine's fraction: not used"
+        )
     return lambda: _show_pool(found, budget)
 
 
@@ -139,11 +157,12 @@ def _show_allocated(whole: MemoryPlan, launch: Launch, found: Reserved) -> None:
     color = "green" if found.bytes <= room else "red"
     st.subheader(_allocated_sentence(launch, found), divider=color, anchor=False)
     longest = found.typical.longest_context
+    each = "every slot" if launch.engine in HAS_SLOTS else "one request alone"
     words.show_numbers(
         [
             *_two_numbers(whole, launch, found, everywhere),
             words.Number("Room", format_bytes(room, unit()), f"What weights and typical overhead leave, {everywhere}."),
-            words.Number("Longest request", words.tokens(longest), "The longest that this room holds."),
+            words.Number("Longest request", words.tokens(longest), f"Tokens of {each} that this room holds."),
         ]
     )
     _show_bars({"resident": whole.cache_bytes, "reserved": found.bytes, "room": room}, everywhere)
@@ -242,16 +261,8 @@ def _show_notes(notes: Iterable[str]) -> None:
 # ---------------------------------------------------------------------------------------- lines and smallest changes
 
 
-def _show_command(launch: Launch) -> None:
-    st.code(command(launch), language="bash", wrap_lines=True)
-
-
 def _show_lines(launch: Launch) -> None:
-    lines = predicted_lines(launch)
-    if not lines:
-        st.text(f"No line about memory is known of {ENGINES[launch.engine].label}.")
-        return
-    st.code("\n".join(lines), language=None, wrap_lines=True)
+    st.code("\n".join(predicted_lines(launch)), language=None, wrap_lines=True)
     if launch.engine in HAS_POOL:
         st.caption(
             "The pool is an estimate until a log says what the overheads are; what the engine makes of a pool of known "
@@ -264,6 +275,7 @@ def _show_suggestions(scenario: Scenario) -> None:
     if not found:
         return
     st.subheader("What would make the plan fit", anchor=False)
+    st.caption("By resident bytes, each change alone. What the engine reserves is said above, also after a change.")
     for suggestion in found:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button("Apply", key=f"engine_{suggestion.lever}", on_click=take_scenario, args=(suggestion.scenario,))

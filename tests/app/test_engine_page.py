@@ -127,10 +127,12 @@ def test_a_version_that_is_none_is_said_in_words(app):
     assert len(codes(page)) == 1  # the command does not depend on it
 
 
-def test_a_cache_that_the_engine_does_not_have_is_said_beside_the_command(app):
-    page = on_engine(app, kv="q8_0")
-    assert "vllm cannot be started so" not in page.errors()
-    assert "vLLM cannot be started so" in page.errors()
+@pytest.mark.parametrize(("name", "kv"), [("vllm", "q8_0"), ("ollama", "bf16"), ("transformers", "bf16")])
+def test_what_is_not_started_so_is_said_and_prints_nothing(app, name, kv):
+    page = on_engine(app, kv=kv)
+    page.set(engine=name)
+    assert page.errors() == [f"{ENGINES[name].label} is not started so"]
+    assert codes(page) == []
 
 
 def test_a_plan_too_large_is_refused_and_offers_the_smallest_changes(app):
@@ -159,6 +161,21 @@ def test_a_given_overhead_replaces_every_estimate(app):
     launch = launch_of(LLAMA, "vllm", None, (measured("other", 3 * GIB, "given"),))
     assert frame(page, "out of the pool")["what"].tolist() == ["everything else"]
     assert frame(page, "requests at once")["bytes"].tolist() == [budget_of(launch).pool_bytes] * 3
+
+
+def test_one_figure_for_all_overheads_says_nothing_of_the_pool_of_sglang(app):
+    page = on_engine(app, overhead="3GiB")
+    page.set(engine="sglang")
+    assert frame(page, "requests at once")["bytes"].tolist()[1] == budget_of(launch_of(LLAMA, "sglang")).pool_bytes
+    assert any("not used" in text for text in page.texts())
+
+
+def test_an_engine_of_the_address_that_is_not_known_is_said(app):
+    page = app()
+    page.run.query_params["engine"] = "vlmm"
+    page.go("engine")
+    assert "vlmm" in page.texts()
+    assert page.value("engine") == "vllm"
 
 
 def test_the_engine_stays_while_moving_between_pages(app):
