@@ -17,7 +17,7 @@ from kvplan.sweep import sweep
 
 if TYPE_CHECKING:
     from kvplan import lab
-    from kvplan.define import define_model
+    from kvplan.define import Experts, Latent, define_model
     from kvplan.engines import engine_capacity, kv_bytes
     from kvplan.importer import import_config
     from kvplan.share import from_link, to_link
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Gpu", "KvplanError", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model", "engine_capacity",
-    "from_link", "import_config", "kv_bytes", "lab", "list_gpus", "list_models", "list_scenarios", "load_gpu",
-    "load_model", "load_scenario", "plan", "sweep", "to_link",
+    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model",
+    "engine_capacity", "from_link", "import_config", "kv_bytes", "lab", "list_gpus", "list_models", "list_scenarios",
+    "load_gpu", "load_model", "load_scenario", "plan", "sweep", "to_link",
 ]  # fmt: skip
+
+_MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "suggest"})
+"""Parts that are used by their own name, such as `kvplan.fleet.fewest_gpus`."""
 
 _LAZY = {
     "import_config": "kvplan.importer",
     "define_model": "kvplan.define",
+    "Experts": "kvplan.define",
+    "Latent": "kvplan.define",
     "engine_capacity": "kvplan.engines",
     "kv_bytes": "kvplan.engines",
     "to_link": "kvplan.share",
@@ -42,8 +47,8 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Load a heavy part when it is first asked for."""
-    if name == "lab":
-        return importlib.import_module("kvplan.lab")
+    if name in _MODULES:
+        return importlib.import_module(f"kvplan.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'kvplan' has no attribute {name!r}")
     found = getattr(importlib.import_module(_LAZY[name]), name)

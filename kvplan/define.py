@@ -17,7 +17,7 @@ from kvplan.blocks import (
     router,
 )
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.errors import InputError
+from kvplan.errors import InputError, quoted
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name
 from kvplan.units import whole_number
@@ -82,10 +82,11 @@ def define_model(
     num_params            where only the count is known: the weights are then an estimate, and marked as one
     window                tokens that window layers keep; None: full attention everywhere
     full_attention_every  with a window: every n-th layer is full attention; None: no layer is
-    experts, latent       mixture of experts in every layer; latent attention
+    experts, latent       mixture of experts in every layer, a kvplan.Experts; latent attention, a kvplan.Latent
 
     Raises InputError with the field, what was found and what is accepted.
     """
+    _require_kinds(experts, latent, tied_embeddings=tied_embeddings, attention_bias=attention_bias, mlp_bias=mlp_bias)
     sizes = _sizes(hidden_size, num_attention_heads, num_kv_heads, head_dim, latent)
     count = whole_number(num_layers, "num_layers", high=MAX_LAYERS)
     storage = _plain_dtype(dtype)
@@ -140,6 +141,15 @@ def _checked_latent(latent: Latent) -> Latent:
         if name != "q_lora_rank" or value is not None:
             whole_number(value, f"latent {name}", high=MAX_SIZE)
     return latent
+
+
+def _require_kinds(experts: object, latent: object, **flags: object) -> None:
+    for name, value, wanted in (("experts", experts, Experts), ("latent", latent, Latent)):
+        if value is not None and not isinstance(value, wanted):
+            raise InputError(f"{name} is {quoted(value)}; a kvplan.{wanted.__name__} is needed")
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name} is {quoted(value)}; True or False is needed")
 
 
 def _plain_dtype(name: str) -> StorageFormat:

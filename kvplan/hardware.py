@@ -80,6 +80,8 @@ class Gpu:
         for name, high in _LIMITS.items():
             if (value := getattr(self, name)) is not None:
                 whole_number(value, name, high=high)
+        if self.driver_bytes is not None and self.usable_bytes > self.driver_bytes:
+            raise InputError(f"usable_bytes {self.usable_bytes:,} is more than the driver's {self.driver_bytes:,}")
 
     @property
     def rent_per_hour(self) -> Price | None:

@@ -243,6 +243,10 @@ class Model:
     is_estimate: bool = False
     storage_unknown: str = ""
 
+    def __post_init__(self) -> None:
+        if self.dtype is not None and not self.dtype.is_plain:
+            raise InputError(f"dtype is {self.dtype.name}; a width without scales is needed: fp32, bf16 or fp16")
+
     @property
     def num_layers(self) -> int:
         return len(self.layers)
@@ -464,6 +468,14 @@ class Model:
                 )
         changed = {id(layer): layer.with_kv_heads(wanted) for layer in self.layers}
         return replace(self, layers=tuple(changed[id(layer)] for layer in self.layers))
+
+
+def weight_dtype_name(name: str | StorageFormat | None) -> str | None:
+    """`name` as a scenario and a table hold it: lower case, a format by its name, None for the published weights."""
+    found = as_weight_format(name)
+    if isinstance(name, str):
+        return name.strip().lower()
+    return None if found is None else found.name
 
 
 def as_weight_format(name: str | StorageFormat | None) -> StorageFormat | None:

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from kvplan.attention import Tokens, first_true
-from kvplan.dtypes import StorageFormat, kv_dtype
+from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
-from kvplan.model import MAX_GPUS, Model, Shard, as_weight_format
+from kvplan.model import MAX_GPUS, Model, Shard, weight_dtype_name
 from kvplan.presets import load_gpu, load_model
 from kvplan.units import GIB, MAX_COUNT, TIB, format_bytes, whole_number
 
@@ -104,12 +104,10 @@ class Scenario:
 
             engine(self.engine)
         self._set("kv_dtype", kv_dtype(self.kv_dtype).name)
-        weights = as_weight_format(self.weight_dtype)
-        if isinstance(self.weight_dtype, StorageFormat):
-            self._set("weight_dtype", weights and weights.name)
+        self._set("weight_dtype", weight_dtype_name(self.weight_dtype))
         _exact_fraction(self.memory_fraction)
         self._check_draft()
-        self.planned_model.require_parallel(self.tensor_parallel, self.pipeline_parallel)
+        self.planned_model.shards(self.kv_dtype, self.weight_dtype, self.tensor_parallel, self.pipeline_parallel)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -143,6 +141,12 @@ class Scenario:
     def with_changes(self, **settings: Any) -> Scenario:
         """The same scenario with some settings changed, checked again."""
         return replace(self, **settings)
+
+
+def require_scenario(value: object) -> None:
+    """Raise InputError unless `value` is a Scenario."""
+    if not isinstance(value, Scenario):
+        raise InputError(f"the scenario is {quoted(value)}; a kvplan.Scenario is needed")
 
 
 def _exact_fraction(value: object) -> Fraction:
@@ -357,7 +361,11 @@ class MemoryPlan:
 
 
 def plan(scenario: Scenario) -> MemoryPlan:
-    """The memory plan of `scenario`. Limits, crossover and floor are searched for only when they are read."""
+    """The memory plan of `scenario`. Limits, crossover and floor are searched for only when they are read.
+
+    Raises InputError where it is given anything but a Scenario.
+    """
+    require_scenario(scenario)
     tokens, batch, stages = scenario.context_length, scenario.batch_size, usages(scenario)
     totals = [usage.total_bytes(tokens, batch) for usage in stages]
     stage = totals.index(max(totals))
@@ -411,10 +419,8 @@ def _short_sentence(p: MemoryPlan) -> str:
 def _warnings(scenario: Scenario) -> list[str]:
     found = []
     limit = scenario.model.context_limit
-    if limit is not None and scenario.context_length > limit:
-        found.append(
-            f"{scenario.context_length:,} tokens are beyond the {limit:,} that {scenario.model.name} is made for"
-        )
+    if limit is not None and scenario.held_tokens > limit:
+        found.append(f"{scenario.held_tokens:,} tokens are beyond the {limit:,} that {scenario.model.name} is made for")
     if scenario.gpu.is_estimate:
         found.append(f"The usable memory of {scenario.gpu.name} is an estimate: {scenario.gpu.usable_basis}")
     if scenario.gpu.confidence == "low":

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.errors import KvplanError, PresetError, UnknownNameError, nearest_names, quoted, shorten
+from kvplan.errors import InputError, KvplanError, PresetError, UnknownNameError, nearest_names, quoted, shorten
 from kvplan.hardware import Gpu, Price
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name, preset_id
@@ -58,7 +58,10 @@ class ScenarioPreset:
 
 def presets_dir() -> Path:
     """The library: KVPLAN_PRESETS_DIR where it is set, else the presets beside the package."""
-    return Path(os.environ.get("KVPLAN_PRESETS_DIR") or SHIPPED)
+    given = os.environ.get("KVPLAN_PRESETS_DIR")
+    if given and not Path(given).is_dir():
+        raise PresetError(f"KVPLAN_PRESETS_DIR is {shorten(given)}, which is no folder")
+    return Path(given or SHIPPED)
 
 
 def list_models() -> tuple[str, ...]:
@@ -101,7 +104,8 @@ def file_state(path: Path) -> FileState:
 
 
 def _ids(folder: str) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in (presets_dir() / folder).glob("*.toml")))
+    files = (presets_dir() / folder).glob("*.toml")  # what cannot be an id is named by `presets check`
+    return tuple(sorted(path.stem for path in files if _looks_like_id(path.stem) and path.is_file()))
 
 
 def _find(folder: str, kind: str, name: str) -> Path:
@@ -415,7 +419,10 @@ def model_from_table(table: Table, where: str, name: str = "") -> Model:
     layers = _expand(order, made, place.at("layers"))
     stated = rest.pop("num_params", None)
     shell = _build(_ModelFields, rest, place)
-    model = Model(layers=layers, id=name, **{item.name: getattr(shell, item.name) for item in fields(shell)})
+    try:
+        model = Model(layers=layers, id=name, **{item.name: getattr(shell, item.name) for item in fields(shell)})
+    except InputError as error:
+        raise place.error(str(error)) from None
     if stated is not None and _count(stated, place.at("num_params")) != model.num_params:
         raise place.at("num_params").error(f"is {stated:,}; the weights in the file have {model.num_params:,} values")
     return model

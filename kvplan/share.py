@@ -36,7 +36,7 @@ from kvplan.library import (
     what_changed,
 )
 from kvplan.names import preset_id
-from kvplan.plan import Scenario
+from kvplan.plan import Scenario, require_scenario
 from kvplan.units import parse_bytes, parse_count
 
 VERSION = 1
@@ -143,6 +143,7 @@ def to_link(scenario: Scenario) -> str:
 
     Raises LinkError where a model or GPU of the user's own is too large to travel inside it.
     """
+    require_scenario(scenario)
     return _query(to_fields(scenario))
 
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.errors import InputError, quoted
-from kvplan.model import MAX_GPUS, as_weight_format
-from kvplan.plan import Scenario, Usage, usages
+from kvplan.model import MAX_GPUS, weight_dtype_name
+from kvplan.plan import Scenario, Usage, require_scenario, usages
 from kvplan.units import parse_axis, whole_number
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def sweep(
 
     Raises InputError, DtypeError or ParallelError where any combination cannot be planned.
     """
+    require_scenario(scenario)
     axes = _Axes(
         tensor_parallel=_numbers(tensor_parallel, "tensor_parallel", scenario.tensor_parallel, MAX_GPUS),
         num_kv_heads=_kv_heads(num_kv_heads, scenario),
@@ -127,9 +128,7 @@ def _weight_dtypes(given: Iterable[str | None] | str | None, scenario: Scenario)
     if given is None:
         return [scenario.weight_dtype]
     names = [None if item == AS_PUBLISHED else item for item in _names(given, "weight_dtype")]
-    for name in names:
-        as_weight_format(name)  # type: ignore[arg-type]
-    return names  # type: ignore[return-value]
+    return [weight_dtype_name(name) for name in names]  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------- the rows

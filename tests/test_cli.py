@@ -247,3 +247,21 @@ def test_text_that_is_no_log_is_refused_politely(capsys: pytest.CaptureFixture[s
     status, _, err = run(capsys, "log", str(path))
     assert status == 2
     assert "does not look like a start-up log" in err
+
+
+def test_the_status_is_the_plans_own_when_the_reader_goes_away() -> None:
+    command = f"set -o pipefail; {sys.executable} -m kvplan plan llama-3.1-70b --gpu l4-24gb | true"
+    done = subprocess.run(["bash", "-c", command], check=False, cwd=Path(__file__).parent.parent)
+    assert done.returncode == 1
+
+
+def test_a_model_of_unknown_weight_bytes_can_be_swept_over_dtypes(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(
+        capsys, "sweep", "gpt2", "--gpu", "l4-24gb", "--weight-dtype", "bf16,as published", "--csv", "--context", "1k"
+    )
+    assert status == 0
+    assert "as published" in out
+
+
+def test_as_published_may_be_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, *PLAN, "--weight-dtype", "as published")[0] == 0

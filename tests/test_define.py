@@ -133,3 +133,21 @@ def test_an_absurd_size_is_refused_by_name(name: str, value: Any) -> None:
 def test_a_model_that_cannot_be_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         define(**changes)
+
+
+@pytest.mark.parametrize("flag", ["tied_embeddings", "attention_bias", "mlp_bias"])
+def test_a_flag_that_is_neither_true_nor_false_is_refused(flag: str) -> None:
+    with pytest.raises(InputError, match=f"{flag} is 'no'; True or False is needed"):
+        define_model(
+            name="X", num_layers=1, hidden_size=64, num_attention_heads=4, num_kv_heads=4, intermediate_size=64,
+            vocab_size=10, **{flag: "no"},
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [("experts", {"num_experts": 8}), ("latent", (1, 2, 3, 4))])
+def test_experts_and_latents_of_another_kind_are_refused(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"a kvplan.{name.title()} is needed"):
+        define_model(
+            name="X", num_layers=1, hidden_size=64, num_attention_heads=4, num_kv_heads=4, intermediate_size=64,
+            vocab_size=10, **{name: value},
+        )  # fmt: skip

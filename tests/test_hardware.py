@@ -75,3 +75,8 @@ def test_the_lowest_price_of_each_kind_is_the_price() -> None:
 
 def test_the_usual_reserve_is_350_mib_and_a_quarter_of_a_percent() -> None:
     assert usual_usable_bytes(80 * GIB) == 80 * GIB - 350 * MIB - 80 * GIB // 400
+
+
+def test_a_gpu_cannot_use_more_than_its_driver_sees() -> None:
+    with pytest.raises(InputError, match="more than the driver's 1,073,741,824"):
+        define_gpu(name="X", usable_bytes=2 * GIB, driver_bytes=GIB)

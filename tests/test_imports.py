@@ -57,3 +57,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="module 'kvplan' has no attribute 'plam'"):
         kvplan.plam  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["engines", "explain", "fleet", "importer", "library", "report", "suggest"])
+def test_a_part_is_there_under_its_own_name(name: str) -> None:
+    code = f"import kvplan; print(kvplan.{name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == f"kvplan.{name}"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvplan
 from kvplan.attention import FullAttention, NoCache, SlidingAttention
 from kvplan.define import define_model
 from kvplan.dtypes import WEIGHT_FORMATS
@@ -328,3 +329,28 @@ def test_only_a_kvplan_error_comes_out_of_any_scenario(settings: dict[str, Any])
     except KvplanError as error:
         message = str(error)
     assert len(message) < 500
+
+
+@pytest.mark.parametrize("value", [None, "llama-3.1-8b", 7])
+def test_a_plan_of_anything_but_a_scenario_is_refused(value: object) -> None:
+    with pytest.raises(InputError, match=r"a kvplan\.Scenario is needed"):
+        plan(value)  # type: ignore[arg-type]
+
+
+def test_a_weight_dtype_is_kept_as_written_but_for_case_and_spaces() -> None:
+    loud = kvplan.Scenario("llama-3.1-8b", "l4-24gb", weight_dtype=" FP8 ")
+    assert loud == kvplan.Scenario("llama-3.1-8b", "l4-24gb", weight_dtype="fp8")
+    assert loud.weight_dtype == "fp8"
+
+
+def test_a_scenario_that_no_plan_could_answer_is_refused_at_once() -> None:
+    with pytest.raises(DtypeError, match="no known engine stores"):
+        kvplan.Scenario("deepseek-v3", "h200-141gb", tensor_parallel=8, kv_dtype="int8_per_token_head")
+
+
+def test_images_count_against_the_models_own_limit() -> None:
+    settings = {"context_length": 100_000, "batch_size": 1}
+    quiet = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", **settings)
+    loud = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", image_tokens=40_000, **settings)
+    assert not any("beyond" in text for text in plan(quiet).warnings)
+    assert any("140,000 tokens are beyond the 131,072" in text for text in plan(loud).warnings)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvplan
 from kvplan.attention import FullAttention, IndexedLatentAttention, LayerCache
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import KvplanError, PresetError, UnknownNameError
@@ -385,3 +386,22 @@ def test_only_a_preset_error_comes_out_of_any_bytes(data: bytes) -> None:
     except PresetError as error:
         made = str(error)
     assert made
+
+
+def test_a_library_that_is_no_folder_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path / "none"))
+    with pytest.raises(PresetError, match="is no folder"):
+        kvplan.list_models()
+
+
+def test_a_file_whose_name_cannot_be_an_id_is_no_preset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
+    (tmp_path / "models" / "folder.toml").mkdir(parents=True)
+    (tmp_path / "models" / "My Model.toml").write_text("schema = 1")
+    assert kvplan.list_models() == ()
+
+
+def test_a_model_preset_published_in_a_format_with_scales_is_refused() -> None:
+    table = {**model_to_table(kvplan.load_model("llama-3.1-8b")), "dtype": "fp8"}
+    with pytest.raises(PresetError, match="dtype is fp8_per_tensor; a width without scales is needed"):
+        model_from_table(table, "x.toml")

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kvplan
 from kvplan.attention import FullAttention, LatentAttention, NoCache
+from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import DtypeError, InputError, KvplanError, ParallelError, UnknownNameError
 from kvplan.plan import Scenario, plan
 from kvplan.sweep import MAX_ROWS, sweep
@@ -144,3 +146,14 @@ def test_only_a_kvplan_error_comes_out_of_any_axes(axes: dict[str, Any]) -> None
     except KvplanError as error:
         made = str(error)
     assert made is not None
+
+
+def test_a_sweep_of_anything_but_a_scenario_is_refused() -> None:
+    with pytest.raises(InputError, match=r"a kvplan\.Scenario is needed"):
+        kvplan.sweep("llama-3.1-8b")  # type: ignore[arg-type]
+
+
+def test_one_weight_dtype_has_one_name_in_the_table() -> None:
+    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+    frame = kvplan.sweep(scenario, weight_dtype=["FP8", " fp8", WEIGHT_FORMATS["bf16"]])
+    assert frame["weight_dtype"].tolist() == ["fp8", "fp8", "bf16"]

@@ -6,12 +6,14 @@ standard error. Each module here holds a few commands and says which in `COMMAND
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from kvplan.cli import browsing, checking, importing, planning
-from kvplan.cli.options import FITS, WRONG_INPUT, Parser
+from kvplan.cli.options import WRONG_INPUT, Parser
 from kvplan.errors import KvplanError
 
 COMMANDS = (*planning.COMMANDS, *browsing.COMMANDS, *importing.COMMANDS, *checking.COMMANDS)
@@ -19,20 +21,27 @@ COMMANDS = (*planning.COMMANDS, *browsing.COMMANDS, *importing.COMMANDS, *checki
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
+    answer = io.StringIO()  # the status is known before a word is written, whatever the reader does
     try:
         options = _parser().parse_args(arguments)
-        status: int = options.run(options)
-        sys.stdout.flush()
+        with contextlib.redirect_stdout(answer):
+            status: int = options.run(options)
     except KvplanError as error:
         print(f"kvplan: {error}", file=sys.stderr)
         return WRONG_INPUT
-    except BrokenPipeError:  # the reader went away, as `| head` does; what it read was right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that closing it at exit is quiet
-        return FITS
     except KeyboardInterrupt:
         print("kvplan: stopped", file=sys.stderr)
         return WRONG_INPUT
+    _write(answer.getvalue())
     return status
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that closing it at exit is quiet
 
 
 def _parser() -> Parser:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kvplan.cli.options import FITS, Command, dtype_option, find_model
-from kvplan.cli.planning import assumption_lines, term_lines
+from kvplan.cli.planning import assumption_lines, bytes_per_token, term_lines
 from kvplan.explain import Term, kinds_sentence, layer_terms, layer_words
 from kvplan.hardware import Gpu
 from kvplan.model import Model
@@ -63,8 +63,10 @@ def _model_line(model: Model) -> str:
     active = (
         "" if model.num_active_params == model.num_params else f" ({format_params(model.num_active_params)} active)"
     )
-    per_token = f"{model.cache_bytes_per_token()} B/token"
-    return f"{model.id:<28}{format_params(model.num_params) + active:<26}{per_token:<18}{kinds_sentence(model)}"
+    per_token = f"{bytes_per_token(model.cache_bytes_per_token())}/token"
+    if model.cache_curve().largest_window:
+        per_token += " past its window"
+    return f"{model.id:<28}{format_params(model.num_params) + active:<26}{per_token:<32}{kinds_sentence(model)}"
 
 
 def show_gpus(options: argparse.Namespace) -> int:

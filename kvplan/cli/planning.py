@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, base_scenario, scenario_options
 from kvplan.dtypes import KV_DTYPES
-from kvplan.explain import ASSUMPTIONS, GENERAL_FORMULA, Term, cache_terms, weight_terms
+from kvplan.explain import ASSUMPTIONS, GENERAL_FORMULA, Term, cache_terms, overhead_terms, weight_terms
 from kvplan.plan import MemoryPlan, plan
-from kvplan.sweep import sweep
+from kvplan.sweep import AS_PUBLISHED, sweep
 from kvplan.units import format_bytes, parse_count
 
 
@@ -44,6 +45,11 @@ def _sweep_command(parser: argparse.ArgumentParser) -> None:
 # ----------------------------------------------------------------------------------------------------------- plan
 
 
+def as_published(name: str | None) -> str | None:
+    """A weight dtype as the terminal writes it: the words "as published" mean none."""
+    return None if name is None or name.strip() == AS_PUBLISHED else name
+
+
 def run_plan(options: argparse.Namespace) -> int:
     """`plan`: the answer, its parts, the limits."""
     scenario = base_scenario(
@@ -51,7 +57,7 @@ def run_plan(options: argparse.Namespace) -> int:
         context_length=parse_count(options.context, "context"),
         batch_size=parse_count(options.batch, "batch"),
         kv_dtype=options.kv_dtype,
-        weight_dtype=options.weight_dtype,
+        weight_dtype=as_published(options.weight_dtype),
         num_kv_heads=None if options.kv_heads is None else parse_count(options.kv_heads, "kv_heads"),
         tensor_parallel=parse_count(options.tensor_parallel, "tensor_parallel"),
     )
@@ -99,7 +105,8 @@ def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
     title = f"{s.model.name} on {gpus}: {s.batch_size:,} × {s.context_length:,} tokens, cache in {s.kv_dtype}"
     blocks = [[p.sentence], [title], _part_lines(p), _limit_lines(p)]
     if with_formula:
-        blocks += [term_lines("Cache", cache_terms(p)), term_lines("Weights", weight_terms(p)), assumption_lines()]
+        blocks += [term_lines("Cache", cache_terms(p)), term_lines("Weights", weight_terms(p))]
+        blocks += [term_lines("Overhead", overhead_terms(p)), assumption_lines()]
     blocks.append([f"! {text}" for text in p.warnings] + [f"* {text}" for text in s.model.notes])
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -127,9 +134,14 @@ def _limit_lines(p: MemoryPlan) -> list[str]:
         f"  largest batch      {limit(p.max_batch_size)} at {p.scenario.context_length:,} tokens",
         f"  longest context    {limit(p.max_context_length)} at batch {p.scenario.batch_size:,}",
         f"  cache = weights    {'never' if crossover is None else f'from {crossover:,} tokens'}",
-        f"  bytes per token    {p.bytes_per_token} a sequence",
+        f"  bytes per token    {bytes_per_token(p.bytes_per_token)} a sequence, once windows are full",
         f"  decode floor       {_floor_words(floor)}",
     ]
+
+
+def bytes_per_token(size: int | Fraction) -> str:
+    """The slope of a cache in words; compressed layers may add a part of a byte."""
+    return f"{size:,} B" if isinstance(size, int) else f"{float(size):,.2f} B"
 
 
 def _floor_words(seconds: float | None) -> str:
@@ -150,9 +162,11 @@ def assumption_lines() -> list[str]:
 
 
 def run_sweep(options: argparse.Namespace) -> int:
-    """`sweep`: the table, as text or CSV. Status 0 where any row fits."""
+    """`sweep`: the table, as text or CSV. Status 0 where at least one row fits."""
+    # A model whose published weights have no known size can still be swept over dtypes that have one.
+    first = options.weight_dtype and options.weight_dtype.partition(",")[0]
     frame = sweep(
-        base_scenario(options),
+        base_scenario(options, weight_dtype=as_published(first)),
         context_length=options.context,
         batch_size=options.batch,
         kv_dtype=options.kv_dtype,
@@ -166,5 +180,5 @@ def run_sweep(options: argparse.Namespace) -> int:
 
 COMMANDS = (
     Command("plan", "will it fit? (exit status 0 yes, 1 no, 2 wrong input)", _plan_command),
-    Command("sweep", "every combination of the given axes as a table", _sweep_command),
+    Command("sweep", "every combination of the axes as a table (exit status 0 where any row fits)", _sweep_command),
 )
