@@ -2,6 +2,8 @@
 
     python tests/benchmarks/measure_all.py             prints one line a type, and the sums
     python tests/benchmarks/measure_all.py --write     also writes tests/importer/measurement_table.py
+    python tests/benchmarks/measure_all.py --variations 8    instead holds rules against measurement over 8 seeds
+    python tests/benchmarks/measure_all.py --oracle          instead measures the oracle's rows that no rule counts
 
 It takes minutes, so the test runner reads the written table and repeats only the part that is fast.
 """
@@ -89,7 +91,48 @@ def written(kinds: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def hold_variations(seeds: int) -> None:
+    """Every family of the tests, `seeds` variations each, by rule and by measurement."""
+    from tests.importer.test_rules_against_measurement import FAMILIES, both
+    from tests.importer.test_rules_against_measurement import figures as all_figures
+
+    counts = {"exact": 0, "refused": 0, "differs": 0}
+    for model_type in FAMILIES:
+        for seed in range(seeds):
+            try:
+                rule, measured = both(model_type, seed)
+            except KvplanError as refusal:
+                counts["refused"] += 1
+                print(f"refused   {model_type} {seed}: {refusal}", flush=True)
+                continue
+            kind = "exact" if all_figures(rule) == all_figures(measured) else "differs"
+            counts[kind] += 1
+            if kind == "differs":
+                print(f"differs   {model_type} {seed}", flush=True)
+    print(counts)
+
+
+def measure_oracle() -> None:
+    """Every row of the oracle that no rule counts and that can be measured; the first that differs ends it."""
+    from tests.importer.test_measure_oracle import NOT_MEASURED, REFUSED, assert_as_the_oracle_states
+
+    for name in sorted(set(REFUSED) - set(NOT_MEASURED)):
+        start = time.perf_counter()
+        assert_as_the_oracle_states(name)
+        print(f"exact     {name} {time.perf_counter() - start:.2f} s", flush=True)
+
+
 def main() -> None:
+    if "--variations" in sys.argv[1:]:
+        hold_variations(int(sys.argv[sys.argv.index("--variations") + 1]))
+    elif "--oracle" in sys.argv[1:]:
+        measure_oracle()
+    else:
+        measure_types()
+    close_workers()
+
+
+def measure_types() -> None:
     kinds: dict[str, dict[str, str]] = {}
     for model_type, kind, text, seconds in rows():
         kinds.setdefault(kind, {})[model_type] = text
@@ -97,7 +140,6 @@ def main() -> None:
     print(", ".join(f"{kind}: {len(table)}" for kind, table in sorted(kinds.items())))
     if "--write" in sys.argv[1:]:
         TABLE.write_text(written(kinds), encoding="utf-8")
-    close_workers()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Rules against measurement: two readers that share no code agree to the unit wherever both can read a config.
 
-The variations are those of the families' own tests, so a family that joins there joins here.
+The variations are those of the families' own tests, so a family that joins there joins here. One of each is held
+here; `tests/benchmarks/measure_all.py --variations 8` holds as many as one likes.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def both(model_type: str, seed: int) -> tuple[Model, Model]:
     return rule, measure_config(config, dtype=rule.dtype)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_rule_and_a_measurement_agree_to_the_unit(model_type: str, seed: int) -> None:
     rule, measured = both(model_type, seed)
