@@ -44,6 +44,7 @@ def read_address() -> None:
     given = st.query_params.to_dict()
     if "v" in given:
         _take_link(given)
+        st.rerun()  # else the widgets would take their first values from the link again, damaged ones too
     else:
         st.session_state[_ADDRESS] = {key: text for key, text in given.items() if key in FIELDS}
 
@@ -56,8 +57,15 @@ def _take_link(given: Mapping[str, str]) -> None:
     opened = open_fields(pages, Scenario(FIELDS["model"].default, FIELDS["gpu"].default))
     if opened.scenario is not None:
         take_scenario(opened.scenario)
+        st.query_params.update(_shown_in_address())
     if opened.sentence:
         st.session_state[_TROUBLE] = opened.sentence
+
+
+def _shown_in_address() -> dict[str, str]:
+    """What the address holds of the widgets' values: all but the defaults, as the widgets themselves keep it."""
+    values = {key: st.session_state[key] for key in FIELDS}
+    return {key: str(value) for key, value in values.items() if value != FIELDS[key].default}
 
 
 def take_scenario(scenario: Scenario) -> None:

@@ -141,7 +141,6 @@ def test_a_versioned_link_sets_every_field(app):
 def test_the_engine_of_a_link_stays_in_the_scenario(app):
     scenario = kvplan.Scenario(*LLAMA, engine="vllm")
     page = app(**to_fields(scenario))
-    page.run.query_params.clear()  # as the browser does when the link was read
     page.go("share")
     assert kvplan.from_link(page.run.code[0].value) == scenario
 
@@ -152,6 +151,12 @@ def test_a_link_that_cannot_be_read_whole_says_so_once_and_opens_the_rest(app):
     assert any("no-such-model" in text for text in page.texts())
     page.run.run()
     assert not any("no-such-model" in text for text in page.texts())
+
+
+def test_a_damaged_value_of_a_link_becomes_the_default_and_is_named(app):
+    page = app(v="1", model="llama-3.1-8b", gpu="h100-sxm-80gb", ctx="lots", batch="3")
+    assert page.heading() == planned(batch_size=3).sentence
+    assert any("lots" in text for text in page.texts())
 
 
 def test_a_link_may_carry_a_model_that_is_no_preset(app):

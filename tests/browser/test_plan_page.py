@@ -76,3 +76,14 @@ def test_the_fit_map_on_screen_holds_the_sweeps_totals(visit):
     scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
     table = kvplan.sweep(scenario, context_length="1k..256k*2", batch_size="1..256*2")
     assert [size for row in cells["customdata"] for size in row] == table["total_bytes"].tolist()
+
+
+def test_a_damaged_link_opens_what_it_can_and_its_address_is_clean(visit):
+    visitor = visit("/?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb&ctx=lots&batch=3&kv=fp8")
+    plan = kvplan.plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=3, kv_dtype="fp8"))
+    assert visitor.heading() == plan.sentence
+    assert "v=1" not in visitor.page.url
+    assert "lots" not in visitor.page.url
+    visitor.page.reload()
+    visitor.settle()
+    assert visitor.heading() == plan.sentence
