@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from kvplan.dtypes import weight_format
+from kvplan.errors import UnsupportedConfigError
 from kvplan.importer import import_config
+from kvplan.importer.quantized.mlx import read_mlx
+from kvplan.importer.quantized.modules import Matrix
+from kvplan.importer.view import ConfigView
+from kvplan.model import WeightGroup
 from kvplan.presets import model_from_table, model_to_table
 
 DATA = Path(__file__).parent.parent / "data"
@@ -32,6 +37,11 @@ FP8 = {"dynamic": False, "num_bits": 8, "type": "float"}
 ROWS = {"dynamic": False, "num_bits": 8, "strategy": "channel", "symmetric": True, "type": "float", "observer": "mse"}
 TOKENS = {"dynamic": True, "num_bits": 8, "strategy": "token", "symmetric": True, "type": "float", "observer": None}
 INT4 = {"dynamic": False, "group_size": 32, "num_bits": 4, "strategy": "group", "symmetric": True, "type": "int"}
+
+
+def read(name: str) -> Config:
+    config: Config = json.loads((DATA / "configs" / f"{name}.json").read_text(encoding="utf-8"))
+    return config
 
 
 def modelopt(algo: str, numbers: Config, ignore: list[str]) -> Config:
@@ -151,6 +161,11 @@ UNKNOWN: dict[str, tuple[Config, str]] = {
         compressed("pack-quantized", INT4, None, ["lm_head"]) | {"config_groups": {"a": {"targets": ["Conv2d"]}}},
         "one group_0",
     ),
+    "other targets in the group": (
+        compressed("dense", INT4, None, ["lm_head"])
+        | {"config_groups": {"group_0": {"targets": ["Conv2d"], "weights": INT4}}},
+        "all Linear targets",
+    ),
     "an empty list": ({**FBGEMM, "modules_to_not_convert": []}, "modules_to_not_convert is empty"),
 }
 
@@ -164,15 +179,62 @@ def test_what_the_files_hold_is_not_guessed(name: str) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"bits": 7, "group_size": 64}, "bits 7"),
+        ({"bits": 7, "group_size": 64}, "7 bits in groups of 64"),
         ({"bits": 4, "group_size": 64, "mode": "mxfp4"}, "mxfp4"),
-        ({"bits": 4, "group_size": 64, "lm_head": {"bits": 4, "group_size": 32, "extra": 1}}, "not a known MLX layout"),
+        ({"bits": 4, "group_size": 64, "lm_head": {"bits": 4, "group_size": 32, "extra": 1}}, "lm_head: no rule reads"),
         ({"bits": 4, "group_size": 64, "model.layers.0.mlp.up_proj": {"bits": 8, "group_size": 64}}, "differently"),
         ({"bits": 4, "group_size": 64, "lm_head": False}, "an object is needed"),
+        ({"bits": 4, "group_size": 64, "visual.proj": {"bits": 4, "group_size": 64}}, "visual.proj is the name of no"),
+        ({"bits": 4, "group_size": 128}, "groups of 128 do not fill 320 columns"),
     ],
 )
 def test_another_mlx_layout_is_not_guessed(config: Config, words: str) -> None:
     assert words in import_config({**SMALL, "quantization": config}).storage_unknown
+
+
+FAMILIES: dict[str, tuple[Config, str]] = {
+    "mlx": ({"quantization": {"bits": 4, "group_size": 64}}, "which matrices an MLX checkpoint of phi3 quantizes"),
+    "awq": ({"quantization_config": AWQ}, "how awq checkpoints of phi3 lay out"),
+    "bitsandbytes": ({"quantization_config": NF4}, "which matrices of phi3 bitsandbytes quantizes"),
+    "modelopt": ({"quantization_config": modelopt("FP8", FP8, ["lm_head"])}, "whether phi3 checkpoints have a scale"),
+    "mxfp4": ({"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": []}}, "known for gpt_oss"),
+    "elsewhere": ({"compression_config": {"bits": 4}}, "compression_config describes"),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_whose_files_are_not_known_is_not_guessed(name: str) -> None:
+    config, words = FAMILIES[name]
+    assert words in import_config({**read("microsoft__phi-4"), **config}).storage_unknown
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"quantization": {"bits": 4, "group_size": 64}},
+        {"quantization_config": compressed("pack-quantized", INT4, None, ["lm_head"])},
+    ],
+)
+def test_scales_of_a_model_in_float32_are_not_guessed(config: Config) -> None:
+    assert "16 bits" in import_config({**SMALL, **config, "torch_dtype": "float32"}).storage_unknown
+
+
+def test_an_mlx_matrix_without_a_known_name_is_not_guessed() -> None:
+    scheme = read_mlx(ConfigView({"bits": 4, "group_size": 64}), "llama", ConfigView({}))
+    with pytest.raises(UnsupportedConfigError, match="the names of the dense MLP are not known"):
+        scheme.choose(Matrix(0, WeightGroup("mlp", 64, 64), (), is_part=False), 0)
+
+
+def test_an_indexer_whose_matrices_look_alike_is_not_guessed() -> None:
+    config = read("zai-org__GLM-5.1-FP8") | {"index_n_heads": 128}
+    assert "cannot be told apart" in import_config(config).storage_unknown
+
+
+def test_a_quantized_tower_is_refused_by_its_key() -> None:
+    config = read("Qwen__Qwen2-VL-2B-Instruct-AWQ")
+    config["vision_config"]["quantization_config"] = AWQ
+    with pytest.raises(UnsupportedConfigError, match=r"vision_config\.quantization_config"):
+        import_config(config, measure="never")
 
 
 def test_two_different_quantizations_are_not_reconciled() -> None:
@@ -184,16 +246,11 @@ def test_a_proposed_cache_dtype_is_a_note_and_nothing_else() -> None:
     plain = modelopt("FP8", FP8, ["lm_head"])
     proposing = {**plain, "kv_cache_scheme": FP8}
     model = import_config({**SMALL, "quantization_config": proposing})
-    assert any("kv_cache_scheme proposes 8-bit float for the cache" in note for note in model.notes)
+    assert any("kv_cache_scheme proposes 8 bit float for the cache" in note for note in model.notes)
     assert model == import_config({**SMALL, "quantization_config": plain})
 
 
 # ------------------------------------------------------------------------------------------------- published sizes
-
-
-def read(name: str) -> Config:
-    config: Config = json.loads((DATA / "configs" / f"{name}.json").read_text(encoding="utf-8"))
-    return config
 
 
 def total_size(name: str) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvplan.dtypes import CHECKPOINT_FORMATS, StorageFormat
-from kvplan.importer.quantized.modules import DENSE, MODULE_NAMES, Matrix, bare_name
+from kvplan.errors import shorten
+from kvplan.importer.quantized.modules import DENSE, MODULE_NAMES, Matrix, Names, bare_name
 from kvplan.importer.quantized.scheme import Scheme
 from kvplan.importer.view import ConfigView
+from kvplan.model import ROLES
 
 _FAMILIES = DENSE | {"qwen3_5"}
 """Dense families, whose every linear layer and embedding is quantized; their towers are not."""
@@ -25,26 +28,50 @@ def read_mlx(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
         raise config.unsupported("the scales of a model that is not of 16 bits are not known")
     for name in _SIDE_FILES:
         outer.dismiss(name, "it describes a file beside the checkpoint")
-    usual = _format(config, config.data)
-    named = {bare_name(name): _format(config, config.mapping(name)) for name in config.data if name not in _SETTINGS}
-    config.pass_over("read above", *_SETTINGS)
+    usual = _format(config, config.where, config.data)
+    named = _named(config, MODULE_NAMES[model_type])
 
     def choose(matrix: Matrix, layer: int | None) -> StorageFormat | None:
-        if matrix.group.role == "router" or not matrix.names:
-            raise config.unsupported(f"the names of the {matrix.group.role} of {model_type} are not known")
+        if not matrix.names:
+            raise config.unsupported(f"the names of the {ROLES[matrix.group.role].label} are not known for this family")
         inside = "" if layer is None else f"layers.{layer}."
         formats = {named.get(inside + name, usual) for name in matrix.names}
         if len(formats) > 1:
             raise config.unsupported(f"{' and '.join(matrix.names)} are stored differently")
-        return formats.pop()
+        found = formats.pop()
+        if matrix.group.columns % found.group_size:
+            raise config.unsupported(f"groups of {found.group_size} do not fill {matrix.group.columns} columns")
+        return found.storage
 
-    return Scheme(usual.name, choose, MODULE_NAMES[model_type])
+    return Scheme(usual.storage.name, choose, MODULE_NAMES[model_type])
 
 
-def _format(config: ConfigView, entry: Mapping[str, Any]) -> StorageFormat:
-    bits, size, mode = (entry.get(key) for key in ("bits", "group_size", "mode"))
-    found = CHECKPOINT_FORMATS.get(f"mlx_{bits}b_g{size}")
-    has_more = entry is not config.data and bool(set(entry) - set(_SETTINGS))
-    if found is None or mode not in (None, "affine") or has_more:
-        raise config.unsupported(f"bits {bits!r}, group_size {size!r}, mode {mode!r} are not a known MLX layout")
+class _Format(NamedTuple):
+    storage: StorageFormat
+    group_size: int
+
+
+def _named(config: ConfigView, names: Names) -> dict[str, _Format]:
+    """The formats of the modules that are named; refuses a name that is not one of the family's."""
+    known = {name.lstrip("+") for groups in names.values() for group in groups for name in group}
+    found = {}
+    for key in [key for key in config.data if key not in _SETTINGS]:
+        name = bare_name(key)
+        if re.sub(r"^layers\.\d+\.", "", name) not in known:
+            raise config.unsupported(f"{shorten(key)} is the name of no matrix that is known of this family")
+        found[name] = _format(config, f"{config.where} {shorten(key)}", config.mapping(key))
+    config.pass_over("read as the format of all others", *_SETTINGS)
     return found
+
+
+def _format(config: ConfigView, where: str, entry: Mapping[str, Any]) -> _Format:
+    """The format that `entry` states for all matrices or for one."""
+    stated = ConfigView(entry, where)
+    bits, size = stated.integer("bits", high=8), stated.integer("group_size", high=128)
+    mode = stated.text("mode", default="affine")
+    found = CHECKPOINT_FORMATS.get(f"mlx_{bits}b_g{size}")
+    if found is None or mode != "affine":
+        raise stated.unsupported(f"{bits} bits in groups of {size}, mode {shorten(mode)}, are not a known MLX layout")
+    if entry is not config.data and stated.unread():
+        raise stated.unsupported(f"no rule reads {shorten(', '.join(stated.unread()))}")
+    return _Format(found, size)

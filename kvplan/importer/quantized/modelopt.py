@@ -48,9 +48,10 @@ def suggest_cache_dtype(config: ConfigView, outer: ConfigView, *names: str) -> N
     for name in names:
         value = config.data.get(name)
         if value is not None:
-            words = f"{value.get('num_bits')}-bit {value.get('type')}" if isinstance(value, Mapping) else shorten(value)
+            given = (value.get("num_bits"), "bit", value.get("type")) if isinstance(value, Mapping) else (value,)
+            proposed = " ".join(map(shorten, given))
             outer.note(
-                f"{name} proposes {shorten(words)} for the cache; the cache dtype of the plan decides, and scales of "
-                "the cache are no weights"
+                f"{name} proposes {proposed} for the cache; the cache dtype of the plan decides, and scales of the "
+                "cache are no weights"
             )
     config.pass_over("a proposal for the cache", *names)
