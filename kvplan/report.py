@@ -138,16 +138,15 @@ def plan_values(p: MemoryPlan) -> dict[str, Any]:
 
 def part_bytes(p: MemoryPlan) -> dict[str, int]:
     """The parts of one GPU's memory by name; they add up to its capacity."""
-    parts = {
+    return {
         "weights": p.weight_bytes,
         "KV cache": p.cache_bytes,
         "run-time overhead": p.runtime.typical_bytes,
         "adapters": p.scenario.adapter_bytes,
         "draft model": p.draft_bytes,
         "left unused": p.unused_bytes,
+        "free": p.free_bytes,
     }
-    other = p.overhead_bytes - sum(list(parts.values())[2:])
-    return {**parts, **({"other overhead": other} if other else {}), "free": p.free_bytes}
 
 
 def term_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
@@ -374,12 +373,13 @@ def _limit_changes(a: MemoryPlan, b: MemoryPlan) -> tuple[Change, ...]:
 
 
 def _limits(p: MemoryPlan) -> list[tuple[str, str]]:
-    floor = p.decode_floor_seconds
+    floor, per_token = p.decode_floor_seconds, p.bytes_per_token
+    whole = int(per_token)
     return [
         ("largest batch", _count_words(p.max_batch_size, "no limit")),
         ("longest context", _count_words(p.max_context_length, "no limit")),
         ("crossover context", _count_words(p.crossover_context_length, "never")),
-        ("cache bytes a token", str(p.bytes_per_token)),
+        ("cache bytes a token", f"{whole:,}" if whole == per_token else f"{float(per_token):,.2f}"),
         ("decode floor", "bandwidth not known" if floor is None else f"{floor * 1000:.2f} ms a step"),
         ("GPUs", str(p.scenario.num_gpus)),
     ]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 
 from kvplan import charts
+from kvplan.attention import CompressedAttention
 from kvplan.errors import InputError
 from kvplan.hardware import define_gpu
 from kvplan.plan import MemoryPlan, Scenario, plan
@@ -38,7 +39,7 @@ from kvplan.report import (
 from kvplan.share import from_comparison_link, from_link
 from kvplan.sweep import sweep
 from kvplan.units import GIB
-from tests.examples import LLAMA_8B, SMALL_GPU, scenarios
+from tests.examples import LLAMA_8B, SMALL_GPU, model_of, scenarios
 
 SCENARIO = Scenario(
     replace(LLAMA_8B, source="https://example.org/config"), SMALL_GPU, context_length=4096, batch_size=2
@@ -288,6 +289,15 @@ def test_models_of_one_name_still_differ_in_words() -> None:
     saved = 32 * 2 * 4 * 128 * 4096  # four heads fewer in the k and v weights of every layer
     assert [change.what for change in found.settings] == ["KV heads", "parameters"]
     assert {part.what: part.difference for part in found.parts}["weights"] == -2 * saved
+
+
+def test_bytes_a_token_are_whole_or_say_that_they_are_not() -> None:
+    shared = model_of([CompressedAttention(512, 64, 128, 128)])  # one entry of 1,024 B for every 128 tokens
+    odd = model_of([CompressedAttention(511, 64, 128, 128)])  # 1,022 B for every 128
+    found = compare(Scenario(shared, SMALL_GPU), Scenario(odd, SMALL_GPU))
+    assert [tuple(change) for change in found.limits if change.what == "cache bytes a token"] == [
+        ("cache bytes a token", "8", "7.98"),
+    ]
 
 
 def test_a_comparison_is_itself_a_link() -> None:
