@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kvplan.dtypes import (
+    CHECKPOINT_FORMATS,
     KV_ALIASES,
     KV_DTYPES,
     UNSIZED_WEIGHT_FORMATS,
@@ -17,6 +18,7 @@ from kvplan.dtypes import (
     WEIGHT_FORMATS,
     FlatScale,
     Scale,
+    ShapeText,
     kv_dtype,
     weight_format,
 )
@@ -288,3 +290,33 @@ def test_a_matrix_whose_rows_do_not_fill_whole_blocks_is_refused() -> None:
 def test_a_role_without_a_known_layout_is_refused_and_not_guessed(name: str, role: str) -> None:
     with pytest.raises(DtypeError, match=f"no known engine stores .* in {name}; choose"):
         kv_dtype(name).format_for(role)
+
+
+@pytest.mark.parametrize("name", CHECKPOINT_FORMATS)
+def test_a_format_that_only_files_have_is_read_by_its_name_and_not_offered(name: str) -> None:
+    assert weight_format(name) is CHECKPOINT_FORMATS[name]
+    assert name not in WEIGHT_FORMATS
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("fp8_per_tensor_static", 64 * 256 + 2 * 4),
+        ("nvfp4_static", 64 * 256 // 2 + 64 * 256 // 16 + 2 * 4),
+        ("gptq_int4_g128_bias", 64 * 256 // 2 + 2 * (64 * 2 + 8 * 4) + 256 * 4 + 64 * 2),
+        ("gptq_int4_g128_part", 64 * 256 // 2 + 2 * (64 * 2 + 8 * 4)),
+        ("mlx_3b_g64", 64 * 256 * 3 // 8 + 64 * 4 * 4),
+        ("mlx_8b_g32", 64 * 256 + 64 * 8 * 4),
+        (
+            "bnb_fp4_file_fp32",
+            64 * 256 // 2 + 256 * 4 + 64
+            + len('{"quant_type": "fp4", "blocksize": 64, "dtype": "float32", "shape": [64, 256]}'),
+        ),
+    ],
+)  # fmt: skip
+def test_a_format_that_only_files_have_lays_out_a_64_by_256_matrix(name: str, size: int) -> None:
+    assert weight_format(name).matrix_bytes(64, 256) == size
+
+
+def test_a_text_that_spells_out_the_shape_grows_by_its_digits() -> None:
+    assert ShapeText(10).total_bytes(7, 12345) == 10 + 1 + 5

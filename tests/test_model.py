@@ -115,6 +115,20 @@ def test_a_model_that_states_no_dtype_is_refused_where_the_dtype_matters_and_onl
     assert unknown.cache_bytes(100) == SMALL.cache_bytes(100)
 
 
+def test_a_model_whose_published_storage_is_not_known_refuses_only_what_asks_for_it() -> None:
+    unknown = replace(SMALL, storage_unknown="the width of its scales is not stated")
+    with pytest.raises(
+        InputError, match=r"is not known \(the width of its scales is not stated\); choose a weight_dtype"
+    ):
+        unknown.weight_bytes()
+    with pytest.raises(InputError, match="the width of its scales is not stated"):
+        unknown.shards()
+    for dtype in ("fp32", "bf16", "fp8_block128"):
+        assert unknown.weight_bytes(dtype) == SMALL.weight_bytes(dtype)
+    assert unknown.cache_bytes(100) == SMALL.cache_bytes(100)
+    assert (SMALL.why_no_weight_bytes, unknown == SMALL) == ("", False)
+
+
 def test_a_matrix_that_does_not_fit_a_format_is_named() -> None:
     assert SMALL.weight_bytes("q4_k") > 0
     with pytest.raises(DtypeError, match=r"attention output of 512 x 128: gguf_Q4_K stores blocks of 256 values"):
