@@ -38,7 +38,9 @@ WARM_WORKERS = 1
 
 CONFIGS_PER_WORKER = 50
 IDLE_SECONDS = 300
-KEPT_RESULTS = 256
+KEPT_RESULTS = 32
+"""Answers in memory, of up to a megabyte each."""
+
 
 WORKER = Path(__file__).with_name("measure_worker.py")
 
@@ -112,6 +114,9 @@ def measure_config(
 
 # ------------------------------------------------------------------------------------------------------------- results
 
+_PASSING = frozenset({"slow", "gone"})
+"""Errors that say more of the machine than of the config: another try may end better."""
+
 _results: dict[str, dict[str, Any]] = {}
 _results_lock = threading.Lock()
 
@@ -139,6 +144,8 @@ def _answer(config: str, seconds: int) -> dict[str, Any]:
         if key in _results:
             return _results[key]
     answer = _workers.ask(config, seconds)
+    if answer.get("error") in _PASSING:
+        return answer
     with _results_lock:
         while len(_results) >= KEPT_RESULTS:
             _results.pop(next(iter(_results)))
@@ -259,12 +266,14 @@ class _Workers:
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     warm: _Worker | None = None
+    busy: _Worker | None = None
     idle: threading.Timer | None = None
 
     def ask(self, config: str, seconds: int) -> dict[str, Any]:
         with self.turn:
             self._stop_waiting()
             worker, self.warm = self.warm or _start(), None
+            self.busy = worker
             try:
                 answer = worker.ask(config, seconds)
             except (_Gone, _TooSlow, ValueError) as reason:
@@ -273,6 +282,8 @@ class _Workers:
             except BaseException:
                 worker.close()
                 raise
+            finally:
+                self.busy = None
             self._keep(worker)
             return answer
 
@@ -295,6 +306,12 @@ class _Workers:
             if self.warm is None:
                 self._keep(_start())
 
+    def stop(self) -> None:
+        """End everything at once, a measurement in progress included: the interpreter is about to exit."""
+        if self.busy is not None:
+            self.busy.process.kill()
+        self.close()
+
     def close(self) -> None:
         with self.turn:
             self._stop_waiting()
@@ -313,7 +330,7 @@ def _start() -> _Worker:
 
 
 _workers = _Workers()
-atexit.register(_workers.close)
+atexit.register(_workers.stop)
 
 
 def start_worker() -> None:

@@ -411,6 +411,23 @@ def test_a_config_that_was_measured_is_not_measured_again(monkeypatch: pytest.Mo
     assert measure_config(LLAMA | {"quantization_config": {"quant_method": "fp8"}}, dtype=BF16) == first
 
 
+def test_a_measurement_that_was_stopped_may_be_tried_again() -> None:
+    needs_libraries()
+    config = LLAMA | {"num_hidden_layers": 400}
+    asked = []
+
+    def ask(text: str, seconds: int) -> dict[str, Any]:
+        asked.append(seconds)
+        return {"error": "slow", "text": str(seconds)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure._workers, "ask", ask)
+        for seconds in (1, 2):
+            with pytest.raises(UnsupportedConfigError, match=f"takes longer than {seconds} seconds"):
+                measure_config(config, seconds=seconds)
+    assert asked == [1, 2]
+
+
 def test_a_worker_serves_several_configs_and_ends_when_it_is_closed() -> None:
     needs_libraries()
     measure.start_worker()
@@ -536,12 +553,21 @@ def test_where_both_refuse_both_reasons_are_given() -> None:
         import_config({"model_type": "no_such_type"})
 
 
+QUANTIZED: dict[str, dict[str, Any]] = {
+    "fp8": {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]},
+    "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "model.layers.0.mlp*"]},
+    "nf4": {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"},
+}
+
+
 @pytest.mark.usefixtures("measuring")
-def test_a_quantized_checkpoint_is_measured_unquantized_and_stored_as_it_is_published() -> None:
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_a_quantized_checkpoint_is_measured_unquantized_and_stored_as_it_is_published(name: str) -> None:
     needs_libraries()
-    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]}
-    config = LLAMA | {"quantization_config": fp8}
-    assert import_config(config, measure="always") == import_config(config, measure="never")
+    config = LLAMA | {"quantization_config": QUANTIZED[name]}
+    measured, counted = import_config(config, measure="always"), import_config(config, measure="never")
+    assert not counted.storage_unknown
+    assert measured == counted
 
 
 def test_a_quantization_that_nothing_applies_leaves_only_the_storage_unknown() -> None:
