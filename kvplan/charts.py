@@ -15,7 +15,7 @@ import pandas as pd
 from kvplan.explain import StripSegment, bytes_by_role
 from kvplan.model import ROLES
 from kvplan.plan import MemoryPlan
-from kvplan.units import UNIT_BYTES, format_bytes, format_exact_bytes, format_tokens
+from kvplan.units import MAX_COUNT, UNIT_BYTES, format_bytes, format_exact_bytes, format_tokens
 
 Figure = dict[str, Any]
 
@@ -251,7 +251,7 @@ def context_values(p: MemoryPlan, lowest: int = 512) -> list[int]:
     marks = [p.crossover_context_length, p.max_context_length, model.context_limit, scenario.context_length]
     reach = max(2 * scenario.context_length, model.context_limit or 2**17, *_drawable(marks))
     windows = [term.max_tokens for usage in p.stages for term in usage.shard.curve.terms if term.max_tokens]
-    last = 2 ** (reach - 1).bit_length()
+    last = min(MAX_COUNT, 2 ** (reach - 1).bit_length())
     wanted = [*octave_values(lowest, last), *windows, *_drawable(marks)]
     return sorted({value for value in wanted if lowest <= value <= last})
 

@@ -84,10 +84,10 @@ def _read_number(value: int | None) -> int:
 
 
 def _read_fraction(value: float | None) -> float:
-    """The two decimals that the widget shows: the browser's own steps leave 0.8500000000000001."""
+    """Without the dust of binary fractions: the browser's own steps leave 0.8500000000000001."""
     if value is None:
         raise InputError("the memory fraction is missing; give a number above 0 and up to 1")
-    return round(value, 4)
+    return round(value, 9)
 
 
 def _text(value: int) -> str:

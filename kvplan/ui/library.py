@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import TypeVar
 
 import streamlit as st
@@ -63,14 +65,14 @@ def known_gpu(gpu: Gpu) -> str:
 
 def keep_model(model: Model) -> str:
     """Keep a model for this session; one of the same name is replaced. Returns its id."""
-    name = own_id(model.name)
+    name = _free_id(model.name, own_models())
     st.session_state[_MODELS] = _newest({**own_models(), name: replace(model, id=name)})
     return name
 
 
 def keep_gpu(gpu: Gpu) -> str:
     """Keep a GPU for this session; one of the same name is replaced. Returns its id."""
-    name = own_id(gpu.name)
+    name = _free_id(gpu.name, own_gpus())
     st.session_state[_GPUS] = _newest({**own_gpus(), name: replace(gpu, id=name)})
     return name
 
@@ -79,7 +81,14 @@ def _newest(things: dict[str, Thing]) -> dict[str, Thing]:
     return dict(list(things.items())[-MAX_OWN:])
 
 
+def _free_id(name: str, kept: Mapping[str, Model | Gpu]) -> str:
+    """The id of a name; names that differ never share one."""
+    first = own_id(name)
+    tries = (first if number == 1 else f"{first}-{number}" for number in count(1))
+    return next(found for found in tries if found not in kept or kept[found].name == name)
+
+
 def own_id(name: str) -> str:
     """A preset id made of a name: `My 3B (test)` -> `my-my-3b-test`."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else " " for letter in name.lower())
-    return (OWN + "-".join(plain.split()))[:80].rstrip("-")
+    return (OWN + "-".join(plain.split()))[:70].rstrip("-")

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import charts
+from kvplan.errors import KvplanError
 from kvplan.explain import (
     ASSUMPTIONS,
     FORMULA_LETTERS,
@@ -111,7 +112,11 @@ def gpus_words(p: MemoryPlan) -> str:
 
 def show_curve(p: MemoryPlan) -> None:
     st.subheader("Cache against weights", anchor=False)
-    table = sweep(p.scenario, context_length=charts.context_values(p))
+    try:
+        table = sweep(p.scenario, context_length=charts.context_values(p))
+    except KvplanError as error:  # numbers beyond what a table can hold exactly
+        words.show_error(error, "This curve cannot be drawn")
+        return
     words.show_chart(
         charts.cache_against_weights(p, table, unit()),
         "Memory over context length: cache, weights, their sum with overhead, and the usable capacity",

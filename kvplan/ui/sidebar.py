@@ -22,6 +22,7 @@ from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field, widget_values
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, known_gpu, known_model, model_ids
 from kvplan.ui.words import show_error
+from kvplan.units import MAX_COUNT
 
 _STARTED, _ADDRESS, _TROUBLE = "started", "address", "link_trouble"
 PAGE_KEYS = frozenset({"q", "browse", "define", "compare", "compare_gpus", "filter", "kind", "unit"})
@@ -256,14 +257,14 @@ def kv_head_choices(model: Model) -> tuple[int, ...]:
 
 def _count(field: Field) -> None:
     st.number_input(
-        field.label, min_value=1, max_value=2**20, value=field.default, key=field.key, help=field.help, bind=BIND
+        field.label, min_value=1, max_value=MAX_COUNT, value=field.default, key=field.key, help=field.help, bind=BIND
     )
 
 
 def _fraction(field: Field) -> None:
     st.number_input(
-        field.label, min_value=0.05, max_value=1.0, value=field.default, step=0.05, key=field.key, help=field.help,
-        bind=BIND,
+        field.label, min_value=0.0, max_value=1.0, value=field.default, step=0.05, format="%.3f", key=field.key,
+        help=field.help, bind=BIND,
     )  # fmt: skip
 
 

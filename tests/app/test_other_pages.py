@@ -115,6 +115,15 @@ def test_a_defined_model_is_planned_at_once(app):
     assert page.heading() == kvplan.plan(kvplan.Scenario(model, "h100-sxm-80gb")).sentence
 
 
+def test_names_that_differ_never_share_an_id(app):
+    page = on(app, "define")
+    page.set(own_name="Model A")
+    page.click("use_model")
+    page.set(own_name="Model-A")
+    page.click("use_model")
+    assert page.value("model") == "my-model-a-2"
+
+
 def test_parameters_in_billions_make_an_estimate(app):
     page = on(app, "define")
     page.set(own_how="parameters in billions")

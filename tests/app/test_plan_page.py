@@ -159,6 +159,15 @@ def test_a_damaged_value_of_a_link_becomes_the_default_and_is_named(app):
     assert any("lots" in text for text in page.texts())
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [{"batch_size": 2**40}, {"memory_fraction": 0.001}, {"memory_fraction": 0.123456}, {"context_length": 2**40}],
+)
+def test_a_link_may_hold_any_value_that_a_plan_accepts(app, setting):
+    scenario = kvplan.Scenario(*LLAMA, **setting)
+    assert app(**to_fields(scenario)).heading() == kvplan.plan(scenario).sentence
+
+
 def test_a_link_may_carry_a_model_that_is_no_preset(app):
     model = kvplan.define_model(
         name="Another", num_layers=4, hidden_size=256, num_attention_heads=4, num_kv_heads=2, intermediate_size=512,
