@@ -15,7 +15,7 @@ from kvplan.importer import import_config
 from kvplan.importer.quantized.mlx import read_mlx
 from kvplan.importer.quantized.modules import Matrix
 from kvplan.importer.view import ConfigView
-from kvplan.model import WeightGroup
+from kvplan.model import ROLES, WeightGroup
 from kvplan.presets import model_from_table, model_to_table
 
 DATA = Path(__file__).parent.parent / "data"
@@ -36,6 +36,7 @@ NVFP4 = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
 FP8 = {"dynamic": False, "num_bits": 8, "type": "float"}
 ROWS = {"dynamic": False, "num_bits": 8, "strategy": "channel", "symmetric": True, "type": "float", "observer": "mse"}
 TOKENS = {"dynamic": True, "num_bits": 8, "strategy": "token", "symmetric": True, "type": "float", "observer": None}
+GROUPS = {**NVFP4, "strategy": "tensor_group", "symmetric": True}
 INT4 = {"dynamic": False, "group_size": 32, "num_bits": 4, "strategy": "group", "symmetric": True, "type": "int"}
 
 
@@ -73,6 +74,14 @@ ONE: dict[str, tuple[Config, Bytes]] = {
     "modelopt fp8": (modelopt("FP8", FP8, ["lm_head"]), lambda r, c: r * c + 4 + 4),
     "modelopt nvfp4": (modelopt("NVFP4", NVFP4, ["lm_head"]), lambda r, c: r * c // 2 + r * c // 16 + 4 + 4),
     "fp8 rows": (compressed("float-quantized", ROWS, TOKENS, ["lm_head"]), lambda r, c: r * c + 2 * r),
+    "nvfp4 weights": (
+        compressed("nvfp4-pack-quantized", GROUPS, None, ["lm_head"]),
+        lambda r, c: r * c // 2 + r * c // 16 + 4,
+    ),
+    "nvfp4 weights and inputs": (
+        compressed("nvfp4-pack-quantized", GROUPS, {**GROUPS, "dynamic": "local"}, ["lm_head"]),
+        lambda r, c: r * c // 2 + r * c // 16 + 4 + 4,
+    ),
     "int4": (compressed("pack-quantized", INT4, None, ["lm_head"]), lambda r, c: r * c // 2 + 2 * r * c // 32 + 2 * 8),
 }
 
@@ -217,6 +226,25 @@ def test_a_family_whose_files_are_not_known_is_not_guessed(name: str) -> None:
 )
 def test_scales_of_a_model_in_float32_are_not_guessed(config: Config) -> None:
     assert "16 bits" in import_config({**SMALL, **config, "torch_dtype": "float32"}).storage_unknown
+
+
+def qwen3_5(quantization: Config) -> Config:
+    """A published Qwen3.5 whose queries and their gate are one matrix, stored otherwise."""
+    config = read("nvidia__Qwen3.6-27B-NVFP4")
+    return {**config, "quantization_config": quantization}
+
+
+def test_rows_of_a_fused_matrix_add_up() -> None:
+    plain, fp8 = qwen3_5({}), qwen3_5(compressed("float-quantized", ROWS, TOKENS, ["lm_head"]))
+    del plain["quantization_config"]
+    projections = [(g, n) for g, n in import_config(plain).all_groups if ROLES[g.role].quantized and g.columns > 1]
+    saved = sum((g.params - 2 * g.rows * g.count) * n for g, n in projections if g.tower == "text")
+    assert import_config(fp8).weight_bytes() == import_config(plain).weight_bytes() - saved
+
+
+def test_numbers_that_a_fused_matrix_holds_once_do_not_add_up() -> None:
+    config = qwen3_5(compressed("pack-quantized", INT4, None, ["lm_head"]))
+    assert "which holds two groups, do not add up" in import_config(config).storage_unknown
 
 
 def test_an_mlx_matrix_without_a_known_name_is_not_guessed() -> None:

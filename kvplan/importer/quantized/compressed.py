@@ -20,6 +20,9 @@ _KIMI_IGNORES = {
 """What is left of the projections are the routed experts, `mlp.experts.N.*_proj`."""
 
 _FP8_ROWS = {"dynamic": False, "num_bits": 8, "strategy": "channel", "symmetric": True, "type": "float"}
+_NVFP4 = {
+    "dynamic": False, "group_size": 16, "num_bits": 4, "strategy": "tensor_group", "symmetric": True, "type": "float",
+}  # fmt: skip
 _FP8_TOKENS = {"dynamic": True, "num_bits": 8, "strategy": "token", "symmetric": True, "type": "float"}
 
 
@@ -63,6 +66,8 @@ def _storage(config: ConfigView, weights: Any, inputs: Any) -> StorageFormat:
     layout = config.text("format")
     if layout == "float-quantized" and weights == _FP8_ROWS and inputs == _FP8_TOKENS:
         return WEIGHT_FORMATS["fp8_per_channel_bf16"]
+    if layout == "nvfp4-pack-quantized" and weights == _NVFP4 and inputs in (None, _NVFP4 | {"dynamic": "local"}):
+        return weight_format("nvfp4" if inputs is None else "nvfp4_static")
     if layout == "pack-quantized" and inputs is None and isinstance(weights, dict):
         size, symmetric = weights.get("group_size"), weights.get("symmetric")
         if symmetric is True and size in (32, 64, 128) and weights == _int4(size):

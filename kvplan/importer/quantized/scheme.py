@@ -86,7 +86,7 @@ def all_projections_but(left_out: ModuleList, storage: StorageFormat, model_type
 
     def choose(matrix: Matrix, layer: int | None) -> StorageFormat | None:
         is_projection = ROLES[matrix.group.role].quantized
-        return storage if is_projection and not left_out.leaves_out(matrix, layer) else None
+        return _for(matrix, storage, left_out) if is_projection and not left_out.leaves_out(matrix, layer) else None
 
     return Scheme(storage.name, choose, MODULE_NAMES.get(model_type, {}), left_out)
 
@@ -102,6 +102,16 @@ def all_linear_but(left_out: ModuleList, storage: StorageFormat, model_type: str
             return None
         if not ROLES[role].quantized:
             raise left_out.config.unsupported(f"the {ROLES[role].label} is not left out, as it is everywhere known")
-        return storage
+        return _for(matrix, storage, left_out)
 
     return Scheme(storage.name, choose, names, left_out)
+
+
+def _for(matrix: Matrix, storage: StorageFormat, left_out: ModuleList) -> StorageFormat:
+    """`storage`, unless it has numbers that a matrix holds once, and `matrix` is only a part of one."""
+    rows, columns = matrix.group.rows, matrix.group.columns
+    if matrix.is_part and storage.matrix_bytes(2 * rows, columns) != 2 * storage.matrix_bytes(rows, columns):
+        raise left_out.config.unsupported(
+            f"the bytes of {matrix.names[0]}, which holds two groups, do not add up in {storage.name}"
+        )
+    return storage
