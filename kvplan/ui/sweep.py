@@ -245,6 +245,8 @@ def _show_fleet(rows: list[FleetRow], by: str) -> None:
         title = "US dollars an hour" if by == PRICE else "GPUs"
         bars = charts.named_bars(names, [_value(row, by) or 0 for row in shown], texts, title)
         words.show_chart(bars, "Fewest GPUs that fit, by GPU", "fleet")
+    else:
+        st.info(f"There is no {by} to compare: the table says why", icon=":material/info:")
     table = pd.DataFrame([_fleet_cells(row) for row in rows])
     words.show_table(table, "fleet")
     words.offer_csv(table, "which-gpu", "This table as CSV")

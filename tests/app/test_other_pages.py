@@ -5,6 +5,7 @@ import pytest
 import kvplan
 from kvplan.fleet import layouts, lengths_from_list, lengths_from_quantiles, plan_users
 from kvplan.presets import dump_toml, gpu_to_table, list_gpus, list_models, load_gpu, load_model, model_to_table
+from kvplan.share import to_fields
 from kvplan.ui.starting import starting_values
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
@@ -250,3 +251,32 @@ def test_own_models_reach_every_page(app):
     for name in ("plan", "users", "sweep", "models"):
         page.go(name)
         assert not page.errors()
+
+
+# -------------------------------------------------------------------------------------------------------- extremes
+
+
+EXTREMES = {
+    "largest": LLAMA.with_changes(context_length=2**40, batch_size=2**40),
+    "no-limit": kvplan.Scenario("mamba2-2.7b", "h100-sxm-80gb", context_length=2**20),
+    "far-too-small": kvplan.Scenario("deepseek-v3", "t4-16gb", context_length=1),
+    "no-room": LLAMA.with_changes(memory_fraction=0.001, overhead_bytes=16 * 2**40),
+    "blocks": kvplan.Scenario("gpt2", "h100-sxm-80gb", kv_dtype="q4_0"),
+}
+
+
+@pytest.mark.parametrize("page", ["plan", "users", "sweep", "models", "share", "define"])
+@pytest.mark.parametrize("name", EXTREMES)
+def test_no_scenario_leaves_a_page_without_words(app, page, name):
+    opened = app(**to_fields(EXTREMES[name]))
+    opened.go(page)
+    assert opened.run.header or opened.errors()
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_no_scenario_leaves_a_question_without_words(app, name):
+    opened = app(**to_fields(EXTREMES[name]))
+    opened.go("sweep")
+    for question in opened.run.radio[0].options:
+        opened.set(q=question)
+        assert opened.run.get("plotly_chart") or opened.errors() or opened.run.info
