@@ -22,18 +22,15 @@ from kvplan.ui.sidebar import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 WANTED = (
-    "Paste what vLLM, SGLang or llama.cpp prints while it starts, up to 5 MB. "
+    "Paste what vLLM, SGLang or llama.cpp prints while it starts, from the first line to the first request. "
     "The lines about memory are read, all else is ignored, and nothing is kept."
 )
 
 
 def show_log(scenario: Scenario) -> None:
     """The whole view. Raises KvplanError for text that is too long, or a model that is not known."""
-    text = st.text_area(
-        "Start-up log", key="log_text", height=220, persist_state="session",
-        placeholder="Available KV cache memory: 24.83 GiB\nGPU KV cache size: 464,848 tokens",
-    )  # fmt: skip
-    if not (text or "").strip():
+    text = _ask_text()
+    if not text.strip():
         st.text(WANTED)
         return
     figures = read_log(text)
@@ -48,6 +45,18 @@ def show_log(scenario: Scenario) -> None:
         _show_comparison(compare(figures, find_model(model), find_gpu(gpu) if gpu else None))
     _show_overhead(scenario, figures)
     _show_figures(figures)
+
+
+def _ask_text() -> str:
+    """A file's text where one is given, else what was pasted. Browsers take minutes to paste some megabytes."""
+    pasted = st.text_area(
+        "Start-up log", key="log_text", height=220, persist_state="session",
+        placeholder="Available KV cache memory: 24.83 GiB\nGPU KV cache size: 464,848 tokens",
+    )  # fmt: skip
+    uploaded = st.file_uploader(
+        "Or a file with it: for long logs", ["log", "txt", "out", "err"], key="log_file", max_upload_size=5
+    )
+    return (pasted or "") if uploaded is None else uploaded.getvalue().decode("utf-8", "replace")
 
 
 def _ask_model(figures: LogFigures) -> str | None:

@@ -268,6 +268,14 @@ def test_text_that_is_no_log_is_answered_politely(app, text):
     assert not page.tables()
 
 
+def test_a_log_may_come_as_a_file(app):
+    page = on_engine(app)
+    page.set(engine_view=LOG)
+    page.run.file_uploader[0].upload("start.log", VLLM_LOG.encode() + b"\xff", "text/plain").run()
+    page.check()
+    assert subheads(page)[0] == "3 of 3 figures agree"
+
+
 def test_a_log_over_5_mb_is_refused_in_words(app):
     page = with_log(app, "x" * 5_000_001)
     assert "the log is over 5 MB; paste the part from the start to the first request" in page.texts()
