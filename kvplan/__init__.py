@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from kvplan.define import Experts, Latent, define_model
     from kvplan.engines import engine_capacity, kv_bytes
     from kvplan.importer import import_config
+    from kvplan.importer.gguf import import_gguf
     from kvplan.share import from_link, to_link
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model",
-    "engine_capacity", "from_link", "import_config", "kv_bytes", "lab", "list_gpus", "list_models", "list_scenarios",
-    "load_gpu", "load_model", "load_scenario", "plan", "sweep", "to_link",
+    "engine_capacity", "from_link", "import_config", "import_gguf", "kv_bytes", "lab", "list_gpus", "list_models",
+    "list_scenarios", "load_gpu", "load_model", "load_scenario", "plan", "sweep", "to_link",
 ]  # fmt: skip
 
 _MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "suggest"})
@@ -35,6 +36,7 @@ _MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library
 
 _LAZY = {
     "import_config": "kvplan.importer",
+    "import_gguf": "kvplan.importer.gguf",
     "define_model": "kvplan.define",
     "Experts": "kvplan.define",
     "Latent": "kvplan.define",
