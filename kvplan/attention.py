@@ -417,9 +417,7 @@ class MeasuredRows(LayerCache):
     label = "measured rows"
 
     def cache_parts(self) -> tuple[CachePart, ...]:
-        return (
-            CachePart("key", self.rows, self.width, self.window, self.tokens_per_entry, self.storage, copied=True),
-        )
+        return (CachePart("key", self.rows, self.width, self.window, self.tokens_per_entry, self.storage, copied=True),)
 
 
 @dataclass(frozen=True, slots=True)
