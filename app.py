@@ -43,6 +43,7 @@ def show() -> None:
             st.Page(UI / "sweep.py", title="Sweep", url_path="sweep"),
             st.Page(UI / "models.py", title="Models", url_path="models"),
             st.Page(UI / "define.py", title="Define your own", url_path="define"),
+            st.Page(UI / "importing.py", title="Import", url_path="import"),
             st.Page(UI / "lab.py", title="Lab", url_path="lab"),
             st.Page(UI / "share.py", title="Share", url_path="share"),
         ],
