@@ -69,7 +69,7 @@ def _read_keys_only(data: Mapping[str, Any], plain: Mapping[str, Any]) -> Guess 
         family.rule(view)
     except KvplanError:
         return None
-    unread = view.unread()
+    unread = [path for path in view.unread() if path not in ("torch_dtype", "dtype")]  # read by the caller
     if not unread:
         return None
     left = copy.deepcopy(dict(data))

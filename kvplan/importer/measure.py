@@ -394,12 +394,12 @@ def _is_parameter(item: Any) -> bool:
 
 
 def _refuse_foreign_keys(data: Mapping[str, Any], answer: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """A checkpoint with code of its own may read keys that the class of transformers does not have."""
+    """A key that the class does not read may belong to another layout, or to a checkpoint's own code."""
     unknown = _unknown(facts, data)
-    if unknown and data.get("auto_map"):
+    if unknown:
         raise UnsupportedConfigError(
-            f"config.json: cannot be measured: {', '.join(unknown[:6])} may be read by the checkpoint's own code "
-            f"(auto_map), and {answer['class']} of transformers does not read it"
+            f"config.json: cannot be measured: {', '.join(unknown[:6])} may change memory, "
+            f"and {answer['class']} of transformers does not read it"
         )
 
 
@@ -441,7 +441,4 @@ def _notes(answer: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[str, ..
     if facts.get("defaults"):
         used = ", ".join(f"{key} {value}" for key, value in facts["defaults"].items())
         notes.append(f"class defaults are used for {used}")
-    unknown = [key for key in facts.get("unknown", ()) if why_harmless(key) is None]
-    if unknown:
-        notes.append(f"{answer['class']} does not read {shorten(', '.join(unknown), 200)}")
     return tuple(notes)

@@ -364,12 +364,16 @@ def decoder_path(model: Any) -> str:
 
 
 def unknown_keys(settings: Any, config: Mapping[str, Any]) -> list[str]:
-    """Keys of `config` that its class has no field for."""
+    """Keys of `config` that its class has no field for, and does not derive with the same value."""
     names = {
         name for owner in type(settings).__mro__ for name in (*vars(owner), *vars(owner).get("__annotations__", ()))
     }
     known = names | set(type(settings).attribute_map)
-    return [key for key in config if key not in UNREAD and key not in known]
+    foreign = [key for key in config if key not in UNREAD and key not in known]
+    if not foreign:
+        return []
+    bare = settings_of(type(settings), {key: value for key, value in config.items() if key not in foreign})
+    return [key for key in foreign if not hasattr(bare, key) or getattr(bare, key) != config[key]]
 
 
 def defaults(settings: Any, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -33,6 +33,7 @@ from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import ConfigError, InputError, UnsupportedConfigError
 from kvplan.importer import import_config, measure
 from kvplan.importer.measure import measure_config
+from kvplan.importer.measure_worker import unknown_keys
 from kvplan.importer.measured_cache import layer_caches
 from kvplan.importer.measured_weights import weights_of
 
@@ -358,18 +359,43 @@ def test_a_small_llama_is_measured_to_the_unit() -> None:
     assert model.notes[0].startswith("measured with transformers ")
 
 
-def test_class_defaults_and_keys_that_the_class_does_not_read_are_noted() -> None:
+def test_class_defaults_are_noted() -> None:
     needs_libraries()
-    config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"} | {"made_up_width": 7}
+    config = {key: value for key, value in LLAMA.items() if key != "num_key_value_heads"}
     notes = measure_config(config, dtype=BF16).notes
     assert any("class defaults are used for num_key_value_heads 4" in note for note in notes)
-    assert any("does not read made_up_width" in note for note in notes)
 
 
-def test_code_of_the_checkpoint_may_read_a_key_that_the_class_does_not() -> None:
+@pytest.mark.parametrize("key", ["made_up_width", "num_experts", "num_kv_shared_layers", "sliding_window"])
+def test_a_key_that_the_class_does_not_read_and_that_may_change_memory_is_refused(key: str) -> None:
     needs_libraries()
-    with pytest.raises(UnsupportedConfigError, match="made_up_width may be read by the checkpoint's own code"):
-        measure_config(LLAMA | {"made_up_width": 7, "auto_map": {"AutoConfig": "x.Y"}})
+    with pytest.raises(UnsupportedConfigError, match=f"{key} may change memory"):
+        measure_config(LLAMA | {key: 7})
+
+
+class DerivingConfig:
+    """A config class that makes `inner_width` out of `width`, as some of transformers do."""
+
+    attribute_map: ClassVar[dict[str, str]] = {}
+    model_type = "x"
+    width: int
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> DerivingConfig:
+        made = cls()
+        made.width = data["width"]
+        made.__dict__["inner_width"] = 2 * made.width
+        return made
+
+
+def test_a_key_that_the_class_derives_with_the_same_value_is_no_stranger() -> None:
+    config = {"model_type": "x", "width": 4, "inner_width": 8}
+    assert unknown_keys(DerivingConfig.from_dict(config), config) == []
+
+
+def test_a_key_that_the_class_derives_with_another_value_is_a_stranger() -> None:
+    config = {"model_type": "x", "width": 4, "inner_width": 9}
+    assert unknown_keys(DerivingConfig.from_dict(config), config) == ["inner_width"]
 
 
 @pytest.mark.parametrize(
@@ -528,14 +554,25 @@ def mystery(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("measuring")
-def test_where_a_rule_refuses_the_class_is_measured() -> None:
+def test_where_no_rule_knows_the_type_the_class_is_measured() -> None:
     needs_libraries()
-    with pytest.raises(UnsupportedConfigError, match="no rule reads made_up_width"):
-        import_config(mystery(), measure="never")
-    model = import_config(mystery())
-    assert model == import_config(LLAMA, measure="never")
+    config = {
+        "model_type": "persimmon", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 256, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    with pytest.raises(UnsupportedConfigError, match="no rule knows model_type 'persimmon'"):
+        import_config(config, measure="never")
+    model = import_config(config)
     assert not model.is_estimate
-    assert any(note.startswith("measured with transformers") for note in model.notes)
+    assert model.notes[0].startswith("measured with transformers")
+    assert model.cache_bytes(100) == 2 * 2 * 4 * 16 * 100 * 2
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_key_that_neither_a_rule_nor_the_class_reads_refuses_the_import() -> None:
+    needs_libraries()
+    with pytest.raises(UnsupportedConfigError, match="made_up_width, which may change memory; cannot be measured"):
+        import_config(mystery())
 
 
 @pytest.mark.usefixtures("measuring")
@@ -628,3 +665,11 @@ def test_what_lacks_sizes_is_not_even_estimated() -> None:
 
 def test_an_exact_config_is_no_estimate_even_where_one_was_allowed() -> None:
     assert not import_config(LLAMA, estimate=True).is_estimate
+
+
+def test_an_estimate_without_the_keys_that_nobody_reads_keeps_the_stated_dtype() -> None:
+    config = {**LLAMA, "torch_dtype": "bfloat16", "made_up_width": 7}
+    model = import_config(config, measure="never", estimate=True)
+    assert model.is_estimate
+    assert model.dtype == WEIGHT_FORMATS["bf16"]
+    assert not any("torch_dtype" in note for note in model.notes)
