@@ -22,7 +22,7 @@ def _list_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
 
 
 def _show_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a preset id, or the path of a config.json")
+    parser.add_argument("model", help="a preset id, or the path of a config.json or a GGUF file")
     parser.add_argument("--context", default="8k", help="tokens of one sequence (default 8k)")
     parser.add_argument("--batch", default="1", help="sequences (default 1)")
     parser.add_argument("--kv-dtype", default="bf16", help="cache dtype (default bf16)")

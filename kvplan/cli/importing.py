@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from kvplan.cli.browsing import model_head
-from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option, is_gguf
 from kvplan.errors import InputError
 from kvplan.explain import kinds_sentence
+from kvplan.model import Model
 from kvplan.names import preset_id
 from kvplan.presets import save_model
 from kvplan.units import format_params
@@ -19,8 +20,9 @@ LENGTHS = (16, 4_096, 131_072)
 
 
 def _import_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", help="the path of a config.json")
+    parser.add_argument("config", help="the path of a config.json, or of a GGUF file")
     parser.add_argument("--quant-config", default=None, help="the hf_quant_config.json beside it")
+    parser.add_argument("--index", default=None, help="the model.safetensors.index.json beside it, to compare with")
     parser.add_argument("--name", default=None, help="how to call the model (default: its model_type)")
     parser.add_argument("--measure", default="auto", choices=("auto", "never", "always"), help="see the README")
     parser.add_argument("--estimate", action="store_true", help="accept an estimate where nothing counts it exactly")
@@ -31,19 +33,39 @@ def _import_command(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """`import`: what a config was understood as; saved as a preset where asked."""
-    from kvplan.importer import import_config  # the slowest part to load, and only needed here
-
-    model = import_config(
-        Path(options.config), options.quant_config, name=options.name, dtype=options.dtype,
-        measure=options.measure, estimate=options.estimate, source=Path(options.config).name,
-    )  # fmt: skip
+    """`import`: what a config or a GGUF file was understood as; saved as a preset where asked."""
+    model = _imported(Path(options.config), options)
     print("\n".join([*model_head(model), f"  layers {kinds_sentence(model)}", *(f"* {note}" for note in model.notes)]))
     if options.save is not None:
         named = replace(model, id=preset_id(options.id or options.name or model.model_type))
         print(f"saved {_new_file(named.id, Path(options.save))}")
         save_model(named, Path(options.save))
     return FITS
+
+
+def _imported(path: Path, options: argparse.Namespace) -> Model:
+    if is_gguf(options.config):
+        _refuse_for_gguf(options)
+        from kvplan.importer.gguf import import_gguf
+
+        model = import_gguf(path)
+        return replace(model, name=options.name or model.name)
+    from kvplan.importer import import_config  # the slowest part to load, and only needed here
+
+    return import_config(
+        path, options.quant_config, options.index, name=options.name, dtype=options.dtype,
+        measure=options.measure, estimate=options.estimate, source=path.name,
+    )  # fmt: skip
+
+
+def _refuse_for_gguf(options: argparse.Namespace) -> None:
+    """A GGUF file holds all of it; an option that would change nothing is not passed over."""
+    given = {
+        "--quant-config": options.quant_config, "--index": options.index, "--dtype": options.dtype,
+        "--estimate": options.estimate or None, "--measure": None if options.measure == "auto" else options.measure,
+    }  # fmt: skip
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise InputError(f"{wrong[0]} is for a config.json; a GGUF file says itself how it stores its weights")
 
 
 def _new_file(name: str, folder: Path) -> Path:
@@ -78,6 +100,6 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 COMMANDS = (
-    Command("import", "a config.json as a model, and as a preset file", _import_command),
+    Command("import", "a config.json or a GGUF file as a model, and as a preset file", _import_command),
     Command("verify", "the rules beside what transformers builds from a config.json", _verify_command),
 )

@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 def scenario_options(parser: argparse.ArgumentParser) -> None:
     """The options that name a model, a GPU and the engine's part of the memory."""
-    parser.add_argument("model", help="a preset id, or the path of a config.json")
+    parser.add_argument("model", help="a preset id, or the path of a config.json or a GGUF file")
     parser.add_argument("--gpu", required=True, help="a GPU preset id")
     parser.add_argument("--pipeline-parallel", "--pp", default="1", help="pipeline stages (default 1)")
     parser.add_argument(
@@ -50,8 +50,17 @@ def dtype_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default=None, help="for a config.json that does not state one: bf16, fp16 or fp32")
 
 
+def is_gguf(path: str) -> bool:
+    """Whether a path is that of a GGUF file, by its name."""
+    return path.lower().endswith(".gguf")
+
+
 def find_model(text: str, dtype: str | None = None) -> Model:
-    """A preset by its id, or the model of a config.json by its path. Raises KvplanError."""
+    """A preset by its id, or the model of a config.json or a GGUF file by its path. Raises KvplanError."""
+    if is_gguf(text):
+        from kvplan.importer.gguf import import_gguf
+
+        return import_gguf(text)
     if not text.endswith(".json") and "/" not in text and not Path(text).is_file():
         return load_model(text)
     from kvplan.importer import import_config  # only needed for a file, and the slowest part to load

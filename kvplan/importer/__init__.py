@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from kvplan.importer.families import Family, families
 from kvplan.importer.measure import measure_parts, with_known_roles
 from kvplan.importer.quantization import note_storage, read_scheme
 from kvplan.importer.quantized.scheme import Scheme, Stored
+from kvplan.importer.safetensors import explain_difference, read_index
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
 
@@ -56,6 +58,7 @@ class _Found(NamedTuple):
 def import_config(
     config: Mapping[str, Any] | str | Path,
     quant_config: Mapping[str, Any] | str | Path | None = None,
+    index: Mapping[str, Any] | str | Path | None = None,
     *,
     name: str | None = None,
     dtype: str | None = None,
@@ -67,6 +70,8 @@ def import_config(
 
     config        the parsed object, or the path of the file
     quant_config  the checkpoint's hf_quant_config.json where it has one, as an object or a path
+    index         the checkpoint's model.safetensors.index.json (an object or a path), or its .safetensors file: then
+                  the notes say how what it stores compares with what is counted
     name          how to call the model; None: the config's model_type
     dtype         the width of the published tensors where the config does not state one; never guessed
     measure       auto: where no rule counts the config, measure what the installed transformers builds from it, in a
@@ -86,7 +91,14 @@ def import_config(
         if not estimate:
             raise
         found = _estimated(asked, _READERS[measure], refusal)
-    return _model(found, name, source)
+    model = _model(found, name, source)
+    return model if index is None else _with_stored(model, index)
+
+
+def _with_stored(model: Model, index: Mapping[str, Any] | str | Path) -> Model:
+    """`model` with notes on how a checkpoint's bytes compare with its own."""
+    difference = explain_difference(model, read_index(index))
+    return replace(model, notes=(*model.notes, *difference.sentences))
 
 
 def _model(found: _Found, name: str | None, source: str) -> Model:

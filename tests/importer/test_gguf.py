@@ -6,6 +6,7 @@ import json
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kvplan
+from kvplan.cli import main
 from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError
 from kvplan.importer import import_config
 from kvplan.importer.gguf import import_gguf, import_gguf_header
 from kvplan.model import Model
-from kvplan.presets import load_model, model_from_table, model_to_table
+from kvplan.presets import load_model, model_from_table, model_to_table, read_toml
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line)
@@ -790,3 +792,40 @@ def test_a_config_and_a_gguf_file_of_one_model_give_the_same_cache() -> None:
     assert [layer.cache for layer in model.layers] == [layer.cache for layer in other.layers]
     assert model.num_params == other.num_params
     assert model.weight_bytes("bf16", 2) == other.weight_bytes("bf16", 2)
+
+
+# ----------------------------------------------------------------------------------------------------------- terminal
+
+
+def test_the_terminal_imports_a_gguf_file_and_saves_it_as_a_preset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "m.gguf", *small())
+    assert main(["import", str(path), "--save", str(tmp_path), "--id", "tiny", "--name", "Tiny"]) == 0
+    assert "parameters" in capsys.readouterr().out
+    saved = model_from_table(read_toml(tmp_path / "tiny.toml"), "tiny.toml", "tiny")
+    assert saved == replace(import_gguf(path), id="tiny")
+    assert saved.name == "Tiny"
+
+
+def test_the_terminal_shows_and_plans_a_gguf_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write(tmp_path / "m.gguf", *small()))
+    assert main(["show", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_params"] == import_gguf(path).num_params
+    assert main(["plan", path, "--gpu", "h100-sxm-80gb", "--context", "100", "--batch", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cache_bytes"] == 2 * 100 * 2 * 2 * 16 * 2
+
+
+@pytest.mark.parametrize("option", [["--dtype", "bf16"], ["--index", "i.json"], ["--estimate"], ["--measure", "never"]])
+def test_options_of_a_config_are_refused_for_a_gguf_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    path = str(write(tmp_path / "m.gguf", *small()))
+    assert main(["import", path, *option]) == 2
+    assert f"{option[0]} is for a config.json" in capsys.readouterr().err
+
+
+def test_a_broken_gguf_file_is_one_sentence_in_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + bytes(4))
+    assert main(["show", str(tmp_path / "m.gguf")]) == 2
+    assert "m.gguf" in capsys.readouterr().err
