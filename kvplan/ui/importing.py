@@ -5,7 +5,7 @@ Nothing of a config is shown as Markdown: its words go through plain text and ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -50,8 +50,8 @@ WANTED = (
 )
 GGUF_WANTED = (
     f"Only the header of a GGUF file is read, which lists every tensor with its type. Up to {MAX_GGUF_MEGABYTES} MB "
-    "are sent; of a larger file give the beginning, as head -c 32M model.gguf > start.gguf makes it, or read the whole "
-    "file, and all parts of a split one, in the terminal: python -m kvplan import model.gguf"
+    "are sent; of a larger file give the beginning, as head -c 32M model.gguf > start.gguf makes it. Whole files, and "
+    'all parts of a split one, are read in Python: kvplan.import_gguf("model.gguf")'
 )
 NO_HUB = (
     "Hub ids are not enabled: this server makes no request to any other host. Open the model's page yourself, choose "
@@ -105,8 +105,7 @@ def ask_text() -> Asked | None:
         st.text(WANTED)
         return None
     with complaint("This text cannot be read"):
-        data = (text or "").encode("utf-8", "surrogatepass")  # half a letter is refused as no UTF-8, below
-        return Asked(bounded_json(data, "the pasted text"), None, "a pasted config.json")
+        return Asked(bounded_json((text or "").encode(), "the pasted text"), None, "a pasted config.json")
     return None
 
 
@@ -226,7 +225,7 @@ def show_model(model: Model, how: str) -> None:
     kv = st.session_state["kv"]
     st.subheader(f"Understood: {how}", divider="orange" if model.is_estimate else "green", anchor=False)
     if model.is_estimate:
-        words.show_warnings([f"Every figure of {model.name} is an estimate.", *model.notes[:2]])
+        words.show_warnings([f"Every figure of {model.name} is an estimate.", *model.notes[:1]])
     words.show_numbers(headline_numbers(model, kv))
     offer_uses(model)
     show_layers(model, kv)
@@ -237,7 +236,7 @@ def show_model(model: Model, how: str) -> None:
     with right:
         st.subheader("Weights", anchor=False)
         show_weights(model)
-    show_notes(model)
+    show_notes(model.notes[1:] if model.is_estimate else model.notes)
 
 
 def headline_numbers(model: Model, kv: str) -> list[words.Number]:
@@ -363,11 +362,11 @@ NOTE_GROUPS = (
 """Headings of notes, and the words that say which belong under them."""
 
 
-def show_notes(model: Model) -> None:
-    if not model.notes:
+def show_notes(notes: Sequence[str]) -> None:
+    if not notes:
         return
     st.subheader("Notes", anchor=False)
-    left = list(model.notes)
+    left = list(notes)
     for heading, signs in NOTE_GROUPS:
         found = [note for note in left if any(sign in note for sign in signs)]
         left = [note for note in left if note not in found]
