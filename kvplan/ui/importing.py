@@ -21,6 +21,7 @@ from kvplan.importer.estimate import TEXT_KEYS
 from kvplan.importer.gguf import import_gguf_header
 from kvplan.importer.harmless import why_harmless
 from kvplan.importer.measure import START_LIMIT_SECONDS, TIME_LIMIT_SECONDS
+from kvplan.importer.safetensors import Index, explain_difference, read_index
 from kvplan.library import file_text
 from kvplan.model import ROLES, Layer, Model
 from kvplan.names import clean_name
@@ -32,7 +33,10 @@ from kvplan.units import format_bytes, format_exact_bytes, format_params
 PASTED, FILE, GGUF, HUB = "pasted text", "config.json", "a GGUF file", "a hub id"
 MAX_MEGABYTES = 4
 MAX_BYTES = MAX_MEGABYTES * 2**20
-MAX_GGUF_MEGABYTES = 32
+MAX_HEADER_MEGABYTES = 32
+"""Of a GGUF header or an index, and what the server takes at most."""
+
+FAULTY = "faulty"
 MAX_SEGMENTS = 400
 """Runs of layers that the strip draws; beyond, the table alone shows them."""
 
@@ -49,9 +53,9 @@ WANTED = (
     "checkpoint that transformers can load. It is read here and not kept; no code of a checkpoint is run."
 )
 GGUF_WANTED = (
-    f"Only the header of a GGUF file is read, which lists every tensor with its type. Up to {MAX_GGUF_MEGABYTES} MB "
+    f"Only the header of a GGUF file is read, which lists every tensor with its type. Up to {MAX_HEADER_MEGABYTES} MB "
     "are sent; of a larger file give the beginning, as head -c 32M model.gguf > start.gguf makes it. Whole files, and "
-    'all parts of a split one, are read in Python: kvplan.import_gguf("model.gguf")'
+    "all parts of a split one, are read in the terminal: python -m kvplan import model.gguf"
 )
 NO_HUB = (
     "Hub ids are not enabled: this server makes no request to any other host. Open the model's page yourself, choose "
@@ -64,12 +68,13 @@ WAIT = (
 
 
 class Asked(NamedTuple):
-    """A config, the hf_quant_config.json beside it, and the words for where they come from."""
+    """A config with what stands beside it: hf_quant_config.json and the index of the stored tensors."""
 
     config: Mapping[str, Any]
-    companion: Mapping[str, Any] | None
     source: str
     file: str = ""
+    companion: Mapping[str, Any] | None = None
+    stored: Index | None = None
 
 
 # ------------------------------------------------------------------------------------------------------ what is given
@@ -83,8 +88,12 @@ def start_over() -> None:
 def ask_config(way: str) -> Asked | None:
     """The config and what stands beside it; None where there is none yet, or an error stands below its field."""
     found = ask_file() if way == FILE else ask_text()
-    companion, sound = ask_companion()
-    return found._replace(companion=companion) if found is not None and sound else None
+    with st.expander("Beside it: hf_quant_config.json, model.safetensors.index.json"):
+        beside = [ask_companion(), ask_index()]
+    if found is None or FAULTY in beside:
+        return None
+    companion, index = beside
+    return found._replace(companion=companion, stored=index)
 
 
 @contextmanager
@@ -105,7 +114,7 @@ def ask_text() -> Asked | None:
         st.text(WANTED)
         return None
     with complaint("This text cannot be read"):
-        return Asked(bounded_json((text or "").encode(), "the pasted text"), None, "a pasted config.json")
+        return Asked(bounded_json((text or "").encode(), "the pasted text"), "a pasted config.json")
     return None
 
 
@@ -118,22 +127,40 @@ def ask_file() -> Asked | None:
         return None
     with complaint("This file cannot be read"):
         config = bounded_json(uploaded.getvalue(), shorten(uploaded.name))
-        return Asked(config, None, "an uploaded config.json", uploaded.name)
+        return Asked(config, "an uploaded config.json", uploaded.name)
     return None
 
 
-def ask_companion() -> tuple[Mapping[str, Any] | None, bool]:
-    """The object of hf_quant_config.json, if any, and whether it could be read."""
-    with st.expander("Quantized with ModelOpt: the hf_quant_config.json beside it"):
-        uploaded = st.file_uploader(
-            "hf_quant_config.json, only where the checkpoint has one", "json", key="import_quant",
-            max_upload_size=MAX_MEGABYTES,
-        )  # fmt: skip
-        if uploaded is None:
-            return None, True
-        with complaint("This file cannot be read"):
-            return bounded_json(uploaded.getvalue(), shorten(uploaded.name)), True
-        return None, False
+def ask_companion() -> Any:
+    """The object of hf_quant_config.json, None without one, FAULTY where an error stands below its field."""
+    uploaded = st.file_uploader(
+        "hf_quant_config.json, where the checkpoint was quantized with ModelOpt", "json", key="import_quant",
+        max_upload_size=MAX_MEGABYTES,
+    )  # fmt: skip
+    if uploaded is None:
+        return None
+    with complaint("This file cannot be read"):
+        return bounded_json(uploaded.getvalue(), shorten(uploaded.name))
+    return FAULTY
+
+
+def ask_index() -> Any:
+    """The index, None without one, FAULTY where an error stands below its field."""
+    uploaded = st.file_uploader(
+        "model.safetensors.index.json, to compare with the bytes that are stored", "json", key="import_index",
+        max_upload_size=MAX_HEADER_MEGABYTES,
+    )  # fmt: skip
+    if uploaded is None:
+        return None
+    with complaint("This file cannot be read"):
+        return parsed_index(uploaded.getvalue(), shorten(uploaded.name))
+    return FAULTY
+
+
+@st.cache_resource(max_entries=8, show_spinner="Reading the index")
+def parsed_index(data: bytes, file: str) -> Index:
+    """An index, read once: that of a large model has 9 MiB. Raises ConfigError."""
+    return replace(read_index(parse_config(data, file)), where=file)
 
 
 def bounded_json(data: bytes, where: str) -> Mapping[str, Any]:
@@ -220,7 +247,7 @@ def ask_name(suggested: str) -> str | None:
 # ------------------------------------------------------------------------------------------------------------ showing
 
 
-def show_model(model: Model, how: str) -> None:
+def show_model(model: Model, how: str, index: Index | None = None) -> None:
     """What was understood: the numbers, what can be done with it, the layers in order, and every note."""
     kv = st.session_state["kv"]
     st.subheader(f"Understood: {how}", divider="orange" if model.is_estimate else "green", anchor=False)
@@ -228,6 +255,8 @@ def show_model(model: Model, how: str) -> None:
         words.show_warnings([f"Every figure of {model.name} is an estimate.", *model.notes[:1]])
     words.show_numbers(headline_numbers(model, kv))
     offer_uses(model)
+    if index is not None:
+        show_stored(model, index)
     show_layers(model, kv)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -237,6 +266,16 @@ def show_model(model: Model, how: str) -> None:
         st.subheader("Weights", anchor=False)
         show_weights(model)
     show_notes(model.notes[1:] if model.is_estimate else model.notes)
+
+
+def show_stored(model: Model, index: Index) -> None:
+    """The bytes that are counted beside those that the checkpoint stores, and what makes the difference."""
+    difference = explain_difference(model, index)
+    explained = difference.unexplained_bytes == 0
+    verdict = "every byte is explained" if explained else "not every byte is explained"
+    st.subheader(f"Stored tensors: {verdict}", divider="green" if explained else "orange", anchor=False)
+    for sentence in difference.sentences:
+        st.text(sentence)
 
 
 def headline_numbers(model: Model, kv: str) -> list[words.Number]:
@@ -432,7 +471,7 @@ def show_import(asked: Asked) -> None:
     if dtype is not None:
         model = read_config(asked, dtype, measure="auto", estimate=model.is_estimate)
     if name is not None:
-        show_model(replace(model, name=name), how_counted(model))
+        show_model(replace(model, name=name), how_counted(model), asked.stored)
         show_passed_over(asked.config)
 
 
@@ -445,7 +484,7 @@ def read_gguf(data: bytes, file: str, file_bytes: int | None) -> Model:
 def import_gguf() -> None:
     """The whole view of a GGUF file. Raises ConfigError."""
     uploaded = st.file_uploader(
-        "GGUF file, or its beginning", "gguf", key="import_gguf", max_upload_size=MAX_GGUF_MEGABYTES
+        "GGUF file, or its beginning", "gguf", key="import_gguf", max_upload_size=MAX_HEADER_MEGABYTES
     )
     if uploaded is None:
         st.text(GGUF_WANTED)

@@ -125,6 +125,27 @@ def test_a_companion_says_how_the_weights_are_stored(page):
     assert any(f"({size:,} B) as published" in text for text in page.texts())
 
 
+def with_index(page, **index):
+    page.set(import_text=GEMMA.read_text())
+    upload(page, "import_index", "model.safetensors.index.json", json.dumps(index).encode())
+
+
+def test_an_index_is_compared_with_what_is_counted(page):
+    size = import_config(GEMMA).weight_bytes()
+    with_index(page, metadata={"total_size": size}, weight_map={"model.norm.weight": "a"})
+    assert headings(page)[1] == "Stored tensors: every byte is explained"
+    with_index(page, metadata={"total_size": size + 5}, weight_map={"model.norm.weight": "a"})
+    assert headings(page)[1] == "Stored tensors: not every byte is explained"
+    assert "+5 B are not explained" in page.texts()
+
+
+@pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": {"a": "b"}, "metadata": {"total_size": -1}}])
+def test_a_broken_index_is_refused_below_its_field(page, index):
+    with_index(page, **index)
+    assert page.errors() == ["This file cannot be read"]
+    assert any(text.startswith("the index: ") for text in page.texts())
+
+
 # ------------------------------------------------------------------------------------------------------- dtype, name
 
 
@@ -232,7 +253,7 @@ def test_a_broken_config_is_refused_in_words(page, text):
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"{", b"[1]", b" " * (4 * 2**20 + 1)])
-@pytest.mark.parametrize("key", ["import_file", "import_quant"])
+@pytest.mark.parametrize("key", ["import_file", "import_quant", "import_index"])
 def test_a_file_that_cannot_be_read_is_named(page, key, data):
     page.set(import_from="config.json")
     upload(page, key, "x.json", data)
