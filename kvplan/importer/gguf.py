@@ -17,7 +17,7 @@ from pathlib import Path
 from kvplan.dtypes import WEIGHT_FORMATS, StorageFormat
 from kvplan.errors import ConfigError, KvplanError, nearest_names, quoted, shorten
 from kvplan.importer.gguf_keys import GgufKeys
-from kvplan.importer.gguf_layers import NOTES, RULES, LayerPlan, check_layer, read_sizes
+from kvplan.importer.gguf_layers import EXPANDED, NOTES, RULES, LayerPlan, check_layer, read_sizes
 from kvplan.importer.gguf_reader import MAX_TENSORS, GgufHeader, GgufTensor, read_gguf_header
 from kvplan.importer.gguf_tensors import base_name, layer_groups, outer_groups, unloaded_groups
 from kvplan.model import Layer, Model
@@ -226,7 +226,8 @@ def _storage_notes(tensors: Sequence[GgufTensor]) -> tuple[str, ...]:
 
 
 def _layer_notes(keys: GgufKeys) -> tuple[str, ...]:
-    return (NOTES[keys.architecture],) if keys.architecture in NOTES else ()
+    expanded = keys.architecture == "deepseek2" and not keys.has("attention.key_length_mla")
+    return tuple([NOTES[keys.architecture]] * (keys.architecture in NOTES) + [EXPANDED] * expanded)
 
 
 def _unloaded_notes(tensors: Sequence[GgufTensor]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ _WITHOUT_MEMORY = re.compile(
     r"|(?:expert_|expert_shared_)?feed_forward_length|experts_per_group|moe_(?:every_n_layers|latent_size)"
     r"|interleave_moe_layer_step|embedding_length_(?:per_layer_input|out)|vocab_size|use_parallel_residual"
     r"|tensor_data_layout|n_deepstack_layers|decoder_start_token_id|hidden_activation|activation_sparsity_scale"
-    r"|altup\..+|ssm\.dt_b_c_rms|swiglu_limit\w*|mrope_sections|rope_dimension_sections"
+    r"|(?:vision|audio|mm)\..+|altup\..+|ssm\.dt_b_c_rms|swiglu_limit\w*|mrope_sections|rope_dimension_sections"
 )
 """Keys that change no byte of weights or cache: weights are counted from the tensors, and caches from other keys."""
 

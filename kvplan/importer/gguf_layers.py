@@ -162,14 +162,31 @@ def llama4(sizes: Sizes) -> Sequence[LayerPlan]:
     return _mixed(sizes, limited, _chunked(LLAMA4_CHUNK))
 
 
-def gemma_shared(sizes: Sizes, period: int) -> Sequence[LayerPlan]:
-    """Gemma 3n and 4: heads of other widths in window layers, and last layers that read an earlier layer's cache."""
+def exaone4(sizes: Sizes) -> Sequence[LayerPlan]:
+    """As `windowed`; llama.cpp knows the window of the model with 64 layers by itself."""
+    return windowed(sizes, 4, 4096 if sizes.layers == 64 else None)
+
+
+def gemma3n(sizes: Sizes) -> Sequence[LayerPlan]:
+    """As Gemma 4; where the file does not say how many layers share, those after the first 20 do."""
+    return _gemma_shared(sizes, 5, max(sizes.layers - 20, 0))
+
+
+def gemma4(sizes: Sizes) -> Sequence[LayerPlan]:
+    """The file must list which layers have a window."""
+    if not sizes.keys.has("attention.sliding_window_pattern"):
+        raise sizes.keys.error("lacks gemma4.attention.sliding_window_pattern, which says which layers have a window")
+    return _gemma_shared(sizes, 0, 0)
+
+
+def _gemma_shared(sizes: Sizes, period: int, shared: int) -> Sequence[LayerPlan]:
+    """Heads of other widths in window layers, and last layers that read an earlier layer's cache."""
     keys = sizes.keys
     window = keys.integer("attention.sliding_window")
     limited = keys.windows("attention.sliding_window_pattern", sizes.layers, period)
     wide = (sizes.key_length, sizes.value_length)
     narrow = (keys.integer("attention.key_length_swa", wide[0]), keys.integer("attention.value_length_swa", wide[1]))
-    first_shared = sizes.layers - keys.integer("attention.shared_kv_layers", 0, low=0)
+    first_shared = sizes.layers - keys.integer("attention.shared_kv_layers", shared, low=0)
     plans = [
         _attention(sizes, index, _sliding(window) if slides else FullAttention, narrow if slides else wide)
         for index, slides in enumerate(limited)
@@ -361,12 +378,12 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_FULL, full),
     "gemma2": partial(windowed, period=2, default=4096),
     "gemma3": partial(windowed, period=6),
-    "gemma3n": partial(gemma_shared, period=5),
-    "gemma4": partial(gemma_shared, period=6),
+    "gemma3n": gemma3n,
+    "gemma4": gemma4,
     "gpt-oss": partial(with_window, period=2),
     "cohere2": partial(with_window, period=4),
     "olmo2": partial(windowed, period=4),
-    "exaone4": partial(windowed, period=4),
+    "exaone4": exaone4,
     "phi3": partial(windowed, period=0),
     "phimoe": partial(windowed, period=0),
     "llama4": llama4,
@@ -395,3 +412,9 @@ NOTES = {
     ),
 }  # fmt: skip
 """What a user should know of an architecture's cache."""
+
+EXPANDED = (
+    "llama.cpp keeps K and V of every head for files of this age, which lack attention.key_length_mla; "
+    "the latent is counted"
+)
+"""Of DeepSeek 2 files whose matrices are not absorbed."""

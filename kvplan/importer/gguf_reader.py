@@ -23,8 +23,9 @@ MAX_TENSORS = 20_000
 MAX_KEYS = 10_000
 MAX_TEXTS = 1_500_000
 """Texts in all lists of one header: the largest vocabularies with their merges have 0.8 million."""
-MAX_KEPT_VALUES = 16_384
-"""Longer lists (scores and kinds of tokens) are counted and skipped."""
+MAX_KEPT_VALUES = 10_000
+"""Longer lists (scores and kinds of tokens) are counted and skipped, and so is what comes after MAX_KEPT_IN_ALL."""
+MAX_KEPT_IN_ALL = 200_000
 MAX_KEPT_TEXT = 4_096
 MAX_TENSOR_BYTES = 2**50
 
@@ -109,7 +110,7 @@ class _Source:
     """The bytes of a header; every length is checked against what is left before it is read."""
 
     def __init__(self, file: BinaryIO, where: str, available: int, file_bytes: int | None) -> None:
-        self.where, self.file_bytes, self.position, self.texts = where, file_bytes, 0, 0
+        self.where, self.file_bytes, self.position, self.texts, self.kept = where, file_bytes, 0, 0, 0
         self._file, self._end = file, min(available, MAX_HEADER_BYTES)
 
     def error(self, text: str) -> ConfigError:
@@ -197,7 +198,7 @@ def _check_magic(source: _Source) -> None:
 def _read_keys(source: _Source, count: int) -> dict[str, Scalar | Values]:
     keys: dict[str, Scalar | Values] = {}
     for _ in range(count):
-        name = source.text("a key", 65_535)
+        name = source.text("a key", MAX_KEPT_TEXT)
         if name in keys:
             raise source.error(f"the key {shorten(name)} stands twice")
         keys[name] = _value(source, name, int(source.number("I")))
@@ -235,9 +236,10 @@ def _list_value(source: _Source, name: str) -> Values:
         raise source.error(f"{shorten(name)} is a list of type {kind}; lists of numbers or texts are known")
     width = struct.calcsize("<" + _NUMBERS[kind])
     count = source.count(f"values in {shorten(name)}", "Q", MAX_HEADER_BYTES, smallest=width)
-    if count > MAX_KEPT_VALUES:
+    if count > MAX_KEPT_VALUES or source.kept + count > MAX_KEPT_IN_ALL:
         source.skip(count * width)
         return Values(count, None)
+    source.kept += count
     return Values(count, struct.unpack(f"<{count}{_NUMBERS[kind]}", source.take(count * width)))
 
 

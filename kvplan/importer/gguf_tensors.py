@@ -43,6 +43,7 @@ _LAYER_USES: dict[str, Use] = {
     "attn_v_b": Use("attention_latent", "rows"),
     "attn_gate": Use("attention_gate", "rows"),
     "attn_sinks": Use("attention_sink", "rows"),
+    "attn_rot_embd": Use("other"),
     "ffn_gate_inp": Use("router"),
     "ffn_gate_inp_shexp": Use("shared_experts"),
     "exp_probs_b": Use("router"),

@@ -255,6 +255,7 @@ def test_latent_attention_is_the_same_in_files_before_and_after_its_matrices_wer
     assert new.num_params == old.num_params == 671_026_419_200
     assert new.cache_bytes(4096) == old.cache_bytes(4096) == 61 * 576 * 2 * 4096
     assert new.num_active_params == old.num_active_params
+    assert [any("K and V of every head" in note for note in model.notes) for model in (new, old)] == [False, True]
 
 
 def skeleton(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[T]]:
@@ -461,6 +462,22 @@ def test_gemma_4_window_layers_have_heads_of_their_own_width_and_the_last_layers
     assert kinds_of(model) == ["sliding", "full", "shared", "shared"]
     assert [model.layers[2].cache.source, model.layers[3].cache.source] == [0, 1]  # type: ignore[attr-defined]
     assert model.cache_bytes(100) == 8 * 2 * 2 * 16 * 2 + 100 * 2 * 1 * 32 * 2
+
+
+def test_gemma_3n_shares_all_but_the_first_20_layers_where_the_file_does_not_say() -> None:
+    keys, tensors = small("gemma3n", layers=22, attention__sliding_window=8)
+    model = read(keys, tensors)
+    assert kinds_of(model)[:5] == ["sliding"] * 4 + ["full"]
+    assert [layer.cache.source for layer in model.layers[20:]] == [18, 18]  # type: ignore[attr-defined]
+
+
+def test_gemma_4_must_list_its_windows() -> None:
+    refused(*small("gemma4", attention__sliding_window=8), "lacks gemma4.attention.sliding_window_pattern")
+
+
+def test_exaone_4_has_a_window_by_itself_only_with_64_layers() -> None:
+    assert kinds_of(read(*small("exaone4", layers=64)))[:4] == ["sliding"] * 3 + ["full"]
+    assert kinds_of(read(*small("exaone4", layers=30))) == ["full"] * 30
 
 
 SSM = {"ssm__inner_size": 128, "ssm__state_size": 16, "ssm__conv_kernel": 4, "ssm__time_step_rank": 8}
@@ -756,6 +773,14 @@ def test_a_long_list_of_tokens_is_counted_and_not_kept() -> None:
     named = keys | {"tokenizer.ggml.tokens": ["x"] * 96, "tokenizer.ggml.scores": [0.5] * 20_000}
     assert read(named, tensors) == read(keys, tensors)
     refused(named | {"tokenizer.ggml.tokens": ["x"] * 97, "llama.vocab_size": 97}, tensors, "there are 97 tokens")
+
+
+def test_lists_without_end_are_not_all_kept() -> None:
+    """The 21st list of 10,000 numbers is skipped, so that a key that needs it is refused and memory stays small."""
+    keys, tensors = small()
+    many = {f"x.{index}": [1] * 10_000 for index in range(20)}
+    assert read(many | keys, tensors) == read(keys, tensors)
+    refused(many | keys | {"llama.attention.head_count_kv": [2, 2]}, tensors, "has 2 entries")
 
 
 FUZZED = header(*small("gemma3", layers=2, attention__sliding_window=8, expert_count=0))
