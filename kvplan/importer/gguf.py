@@ -226,8 +226,9 @@ def _storage_notes(tensors: Sequence[GgufTensor]) -> tuple[str, ...]:
 
 
 def _layer_notes(keys: GgufKeys) -> tuple[str, ...]:
-    expanded = keys.architecture == "deepseek2" and not keys.has("attention.key_length_mla")
-    return tuple([NOTES[keys.architecture]] * (keys.architecture in NOTES) + [EXPANDED] * expanded)
+    if keys.architecture == "deepseek2" and not keys.has("attention.key_length_mla"):
+        return (EXPANDED,)
+    return (NOTES[keys.architecture],) if keys.architecture in NOTES else ()
 
 
 def _unloaded_notes(tensors: Sequence[GgufTensor]) -> tuple[str, ...]:
