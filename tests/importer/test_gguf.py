@@ -480,6 +480,46 @@ def test_exaone_4_has_a_window_by_itself_only_with_64_layers() -> None:
     assert kinds_of(read(*small("exaone4", layers=30))) == ["full"] * 30
 
 
+def with_geometry_of(preset: Model, arch: str, **keys: Any) -> Model:
+    """A file with the heads of a preset in every layer, and nothing else of it."""
+    heads, kv_heads, tensors = [], [], outer(1, preset.hidden_size, F32, tied=True)
+    for index, layer in enumerate(preset.layers):
+        owner = preset.layers[getattr(layer.cache, "source", index)]
+        width = max(part.width for part in owner.cache.cache_parts())
+        heads.append(layer.num_attention_heads or 0)
+        kv_heads.append(owner.cache.kv_heads() or 0)
+        tensors += attention(index, preset.hidden_size, heads[-1] * width, kv_heads[-1] * width, kind=F32)
+    sizes = {"block_count": preset.num_layers, "embedding_length": preset.hidden_size}
+    listed = {"attention__head_count": heads, "attention__head_count_kv": kv_heads}
+    return read(keys_of(arch, **sizes, **listed, **keys), tensors)
+
+
+def widths(size: int, **more: Any) -> dict[str, Any]:
+    return {"attention__key_length": size, "attention__value_length": size, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "keys"),
+    [
+        ("gemma-2-9b", "gemma2", widths(256, attention__sliding_window=4096)),
+        ("gemma-3-27b", "gemma3", widths(128, attention__sliding_window=1024)),
+        ("gemma-4-e4b", "gemma4", widths(
+            512, attention__sliding_window=512, attention__key_length_swa=256, attention__value_length_swa=256,
+            attention__shared_kv_layers=18, attention__sliding_window_pattern=([True] * 5 + [False]) * 7)),
+        ("gpt-oss-20b", "gpt-oss", widths(64, attention__sliding_window=128)),
+        ("llama-4-scout", "llama4", widths(128)),
+        ("phi-3-mini-4k", "phi3", {"attention__sliding_window": 2047}),
+        ("qwen3-30b-a3b", "qwen3moe", widths(128)),
+        ("olmo-2-7b", "olmo2", {}),
+    ],
+)  # fmt: skip
+def test_the_layers_of_an_architecture_are_those_of_its_preset(name: str, arch: str, keys: Any) -> None:
+    """The presets come from published configs, whose patterns do not follow from GGUF files."""
+    preset = load_model(name)
+    caches = [layer.cache for layer in with_geometry_of(preset, arch, **keys).layers]
+    assert caches == [layer.cache for layer in preset.layers]
+
+
 SSM = {"ssm__inner_size": 128, "ssm__state_size": 16, "ssm__conv_kernel": 4, "ssm__time_step_rank": 8}
 
 
