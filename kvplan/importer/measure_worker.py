@@ -317,7 +317,7 @@ def facts(model: Any, config: dict[str, Any]) -> dict[str, Any]:
             name: module.experts_read for name, module in model.named_modules() if "experts_read" in vars(module)
         },
         "text": {key: value for key in TEXT_FACTS if (value := fact(text, key)) is not None},
-        "unknown": unknown_keys(model.config, config),
+        "unknown": unknown_keys(model.config, config, sources(model)),
         "defaults": defaults(model.config, config),
     }
 
@@ -363,13 +363,21 @@ def decoder_path(model: Any) -> str:
     return next((name for name, module in model.named_modules() if module is decoder), "")
 
 
-def unknown_keys(settings: Any, config: Mapping[str, Any]) -> list[str]:
-    """Keys of `config` that its class has no field for, and does not derive with the same value."""
+def sources(model: Any) -> str:
+    """The text of the modules that define the model, its parts and its settings: what they name, they may read."""
+    owners = [type(model.config), type(model), *(type(module) for module in model.modules())]
+    names = {base.__module__ for owner in owners for base in owner.__mro__ if ".models." in base.__module__}
+    return "\n".join(inspect.getsource(sys.modules[name]) for name in sorted(names))
+
+
+def unknown_keys(settings: Any, config: Mapping[str, Any], source: str) -> list[str]:
+    """Keys of `config` that its class has no field for, does not derive, and that its `source` does not name."""
     names = {
         name for owner in type(settings).__mro__ for name in (*vars(owner), *vars(owner).get("__annotations__", ()))
     }
     known = names | set(type(settings).attribute_map)
-    foreign = [key for key in config if key not in UNREAD and key not in known]
+    strange = [key for key in config if key not in UNREAD and key not in known]
+    foreign = [key for key in strange if not re.search(rf"\b{re.escape(key)}\b", source)]
     if not foreign:
         return []
     bare = settings_of(type(settings), {key: value for key, value in config.items() if key not in foreign})

@@ -390,12 +390,13 @@ class DerivingConfig:
 
 def test_a_key_that_the_class_derives_with_the_same_value_is_no_stranger() -> None:
     config = {"model_type": "x", "width": 4, "inner_width": 8}
-    assert unknown_keys(DerivingConfig.from_dict(config), config) == []
+    assert unknown_keys(DerivingConfig.from_dict(config), config, "") == []
 
 
 def test_a_key_that_the_class_derives_with_another_value_is_a_stranger() -> None:
     config = {"model_type": "x", "width": 4, "inner_width": 9}
-    assert unknown_keys(DerivingConfig.from_dict(config), config) == ["inner_width"]
+    assert unknown_keys(DerivingConfig.from_dict(config), config, "outer_width") == ["inner_width"]
+    assert unknown_keys(DerivingConfig.from_dict(config), config, "kwargs.get('inner_width')") == []
 
 
 @pytest.mark.parametrize(
