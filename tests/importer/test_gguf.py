@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import kvplan
 from kvplan.cli import main
+from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError
 from kvplan.importer import import_config
 from kvplan.importer.gguf import import_gguf, import_gguf_header
@@ -590,6 +591,29 @@ def test_the_published_qwen3_6_keeps_ten_layers_of_cache() -> None:
         )
     state = 30 * (4096 * 128 + 8192 * 4) * 4
     assert read(keys, tensors).cache_bytes(132_352) - state == 2585 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "ssm"),
+    [
+        ("qwen3-next-80b-a3b", "qwen3next", (4096, 128, 32, 16)),
+        ("jamba-v0.1", "jamba", (8192, 16, 256, 0)),
+        ("mamba2-2.7b", "mamba2", (5120, 128, 80, 1)),
+        ("nemotron-h-8b", "nemotron_h", (8192, 128, 128, 8)),
+    ],
+)
+def test_a_recurrent_layer_is_that_of_its_preset_in_float32(name: str, arch: str, ssm: tuple[int, ...]) -> None:
+    preset = load_model(name)
+    inner, state, rank, groups = ssm
+    keys = keys_of(
+        arch, block_count=1, embedding_length=64, attention__head_count=1, attention__head_count_kv=0,
+        ssm__inner_size=inner, ssm__state_size=state, ssm__time_step_rank=rank, ssm__conv_kernel=4,
+        ssm__group_count=groups,
+    )  # fmt: skip
+    convolution = T("blk.0.ssm_conv1d.weight", (4, inner + 2 * groups * state), F32)
+    found = read(keys, [*outer(1, 64, F32), convolution]).layers[0].cache
+    expected = next(layer.cache for layer in preset.layers if layer.cache.kind == "recurrent")
+    assert found == replace(expected, conv_storage=WEIGHT_FORMATS["fp32"])  # type: ignore[call-arg]
 
 
 def test_lfm2_keeps_short_convolutions() -> None:
