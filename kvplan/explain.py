@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvplan.attention import CachePart, CacheTerm, LayerCache, StatePart, add_up, rows_per_gpu
 from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
@@ -206,6 +206,47 @@ def bytes_by_role(p: MemoryPlan) -> dict[str, int]:
 
 def _stage(p: MemoryPlan) -> Stage:
     return p.scenario.planned_model.stages(p.scenario.pipeline_parallel)[p.stage]
+
+
+# --------------------------------------------------------------------------------------------------------- values
+
+
+def plan_values(p: MemoryPlan) -> dict[str, Any]:
+    """Everything that a plan says as plain values; bytes are ints."""
+    return {
+        "sentence": p.sentence,
+        "fits": p.fits,
+        "num_gpus": p.scenario.num_gpus,
+        "capacity_bytes": p.capacity_bytes,
+        "weight_bytes": p.weight_bytes,
+        "cache_bytes": p.cache_bytes,
+        "overhead_bytes": p.overhead_bytes,
+        "free_bytes": p.free_bytes,
+        "parts": part_bytes(p),
+        "overhead_is_estimate": p.runtime.is_estimate,
+        "overhead_source": p.runtime.source,
+        "overhead_90th_percentile_bytes": p.runtime.high_bytes,
+        "max_batch_size": p.max_batch_size,
+        "max_context_length": p.max_context_length,
+        "crossover_context_length": p.crossover_context_length,
+        "cache_bytes_per_token": float(p.bytes_per_token),
+        "decode_floor_seconds": p.decode_floor_seconds,
+        "is_estimate": p.is_estimate,
+        "warnings": list(p.warnings),
+    }
+
+
+def part_bytes(p: MemoryPlan) -> dict[str, int]:
+    """The parts of one GPU's memory by name; they add up to its capacity."""
+    return {
+        "weights": p.weight_bytes,
+        "KV cache": p.cache_bytes,
+        "run-time overhead": p.runtime.typical_bytes,
+        "adapters": p.scenario.adapter_bytes,
+        "draft model": p.draft_bytes,
+        "left unused": p.unused_bytes,
+        "free": p.free_bytes,
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------- strip

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan import charts
 from kvplan.errors import InputError, LinkError
-from kvplan.explain import cache_terms, kinds_sentence, layer_strip, overhead_terms, weight_terms
+from kvplan.explain import (
+    cache_terms,
+    kinds_sentence,
+    layer_strip,
+    overhead_terms,
+    part_bytes,
+    plan_values,
+    weight_terms,
+)
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.share import to_comparison_link, to_link
 from kvplan.sweep import AS_PUBLISHED, sweep
@@ -110,43 +118,6 @@ def link_or_reason(scenario: Scenario, address: str = "") -> str:
 
 
 # -------------------------------------------------------------------------------------------------------- the plan
-
-
-def plan_values(p: MemoryPlan) -> dict[str, Any]:
-    """Everything that a plan says as plain values; bytes are ints."""
-    return {
-        "sentence": p.sentence,
-        "fits": p.fits,
-        "num_gpus": p.scenario.num_gpus,
-        "capacity_bytes": p.capacity_bytes,
-        "weight_bytes": p.weight_bytes,
-        "cache_bytes": p.cache_bytes,
-        "overhead_bytes": p.overhead_bytes,
-        "free_bytes": p.free_bytes,
-        "parts": part_bytes(p),
-        "overhead_is_estimate": p.runtime.is_estimate,
-        "overhead_90th_percentile_bytes": p.runtime.high_bytes,
-        "max_batch_size": p.max_batch_size,
-        "max_context_length": p.max_context_length,
-        "crossover_context_length": p.crossover_context_length,
-        "cache_bytes_per_token": float(p.bytes_per_token),
-        "decode_floor_seconds": p.decode_floor_seconds,
-        "is_estimate": p.is_estimate,
-        "warnings": list(p.warnings),
-    }
-
-
-def part_bytes(p: MemoryPlan) -> dict[str, int]:
-    """The parts of one GPU's memory by name; they add up to its capacity."""
-    return {
-        "weights": p.weight_bytes,
-        "KV cache": p.cache_bytes,
-        "run-time overhead": p.runtime.typical_bytes,
-        "adapters": p.scenario.adapter_bytes,
-        "draft model": p.draft_bytes,
-        "left unused": p.unused_bytes,
-        "free": p.free_bytes,
-    }
 
 
 def term_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:

@@ -10,7 +10,15 @@ from typing import Any
 
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, base_scenario, scenario_options
 from kvplan.dtypes import KV_DTYPES
-from kvplan.explain import ASSUMPTIONS, GENERAL_FORMULA, Term, cache_terms, overhead_terms, weight_terms
+from kvplan.explain import (
+    ASSUMPTIONS,
+    GENERAL_FORMULA,
+    Term,
+    cache_terms,
+    overhead_terms,
+    plan_values,
+    weight_terms,
+)
 from kvplan.plan import MemoryPlan, plan
 from kvplan.sweep import AS_PUBLISHED, sweep
 from kvplan.units import format_bytes, parse_count
@@ -72,7 +80,6 @@ def plan_to_json(p: MemoryPlan) -> dict[str, Any]:
     return {
         "model": s.model.id or s.model.name,
         "gpu": s.gpu.id or s.gpu.name,
-        "num_gpus": s.num_gpus,
         "context_length": s.context_length,
         "batch_size": s.batch_size,
         "kv_dtype": s.kv_dtype,
@@ -81,20 +88,7 @@ def plan_to_json(p: MemoryPlan) -> dict[str, Any]:
         "tensor_parallel": s.tensor_parallel,
         "pipeline_parallel": s.pipeline_parallel,
         "memory_fraction": s.memory_fraction,
-        "capacity_bytes": p.capacity_bytes,
-        "weight_bytes": p.weight_bytes,
-        "cache_bytes": p.cache_bytes,
-        "overhead_bytes": p.overhead_bytes,
-        "free_bytes": p.free_bytes,
-        "fits": p.fits,
-        "max_batch_size": p.max_batch_size,
-        "max_context_length": p.max_context_length,
-        "crossover_context_length": p.crossover_context_length,
-        "decode_floor_seconds": p.decode_floor_seconds,
-        "overhead_is_estimate": p.runtime.is_estimate,
-        "overhead_source": p.runtime.source,
-        "sentence": p.sentence,
-        "warnings": list(p.warnings),
+        **plan_values(p),
         "notes": list(s.model.notes),
     }
 
