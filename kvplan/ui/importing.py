@@ -50,7 +50,7 @@ CHOOSES_THE_CLASS = frozenset({"architectures", "model_type"})
 
 WANTED = (
     f"The config.json of a decoder language model, up to {MAX_MEGABYTES} MB: it stands among the files of every "
-    "checkpoint that transformers can load. It is read here and not kept; no code of a checkpoint is run."
+    "checkpoint that transformers can load. It stays in this session; no code of a checkpoint is run."
 )
 GGUF_WANTED = (
     f"Only the header of a GGUF file is read, which lists every tensor with its type. Up to {MAX_HEADER_MEGABYTES} MB "
@@ -490,7 +490,7 @@ def import_gguf() -> None:
         st.text(GGUF_WANTED)
         return
     with st.container(horizontal=True):
-        slot = st.container()
+        slot = st.container(width=320)
         file_bytes = st.number_input(
             "Bytes of the whole file", 1, 2**50, None, key="import_gguf_bytes", placeholder="not known", width=320,
             help="With it, every tensor is checked to lie inside the file.",
