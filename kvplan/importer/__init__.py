@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,9 +30,12 @@ from kvplan.importer.quantized.scheme import Scheme, Stored
 from kvplan.importer.safetensors import explain_difference, read_index
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
+from kvplan.names import clean_name
 
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_DEPTH = 40
+USUAL_NAME = "config.json"
+"""What messages call the config; a file of another name is called by its own."""
 
 __all__ = ["import_config"]
 
@@ -80,19 +84,36 @@ def import_config(
 
     Raises ConfigError where the config is broken, UnsupportedConfigError where nothing counts it exactly.
     """
-    data = read_config(config)
-    _check_depth(data)
     if measure not in _READERS:
         raise UnknownNameError("way to measure", measure, _READERS)
-    asked = _Asked(data, None if quant_config is None else read_config(quant_config), dtype)
+    called = None if name is None else clean_name(name, "model name")
+    with _told_of(config):
+        data = read_config(config)
+        _check_depth(data)
+        asked = _Asked(data, None if quant_config is None else read_config(quant_config), dtype)
+        model = _model(_read(asked, measure, estimate), called, source)
+    return model if index is None else _with_stored(model, index)
+
+
+@contextlib.contextmanager
+def _told_of(config: object) -> Iterator[None]:
+    """Errors name the file that was given, not the usual name of one."""
     try:
-        found = _READERS[measure](asked)
+        yield
+    except ConfigError as error:
+        rest = str(error).removeprefix(USUAL_NAME)
+        if rest == str(error) or not isinstance(config, str | Path):
+            raise
+        raise type(error)(Path(config).name + rest) from None
+
+
+def _read(asked: _Asked, measure: str, estimate: bool) -> _Found:
+    try:
+        return _READERS[measure](asked)
     except UnsupportedConfigError as refusal:
         if not estimate:
             raise
-        found = _estimated(asked, _READERS[measure], refusal)
-    model = _model(found, name, source)
-    return model if index is None else _with_stored(model, index)
+        return _estimated(asked, _READERS[measure], refusal)
 
 
 def _with_stored(model: Model, index: Mapping[str, Any] | str | Path) -> Model:
@@ -287,6 +308,8 @@ def _inner_dtype(data: Mapping[str, Any]) -> str | None:
 
 
 def _dtype(view: ConfigView, given: str | None) -> StorageFormat | None:
+    if given is not None and not isinstance(given, str):
+        raise view.error(f"the given dtype is {quoted(given)}; bf16, fp16 or fp32 is needed")
     stated = view.text("torch_dtype", "dtype", default=None) or _inner_dtype(view.data)
     name = (stated or given or "").removeprefix("torch.")
     if not name:

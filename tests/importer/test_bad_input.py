@@ -131,3 +131,20 @@ def test_a_key_that_stands_twice_is_refused_since_one_value_would_be_dropped(tmp
 def test_what_is_neither_a_path_nor_an_object_is_refused() -> None:
     with pytest.raises(ConfigError, match="a path or a parsed object is needed"):
         import_config(7)  # type: ignore[arg-type]
+
+
+def test_a_message_names_the_file_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "mymodel.json"
+    path.write_text(json.dumps(config(hidden_size=-4)))
+    with pytest.raises(ConfigError, match=r"^mymodel\.json: hidden_size is -4"):
+        import_config(path)
+
+
+def test_a_name_that_a_page_could_render_is_refused() -> None:
+    with pytest.raises(KvplanError, match="model name is '<script>'"):
+        import_config(config(), name="<script>")
+
+
+def test_a_dtype_that_is_no_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the given dtype is 3"):
+        import_config(config(), dtype=3)  # type: ignore[arg-type]
