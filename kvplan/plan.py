@@ -421,6 +421,8 @@ def _warnings(scenario: Scenario) -> list[str]:
     limit = scenario.model.context_limit
     if limit is not None and scenario.held_tokens > limit:
         found.append(f"{scenario.held_tokens:,} tokens are beyond the {limit:,} that {scenario.model.name} is made for")
+    if scenario.model.is_estimate:
+        found.append(f"{scenario.model.name} is itself an estimate, and so is every figure here; its notes say why")
     if scenario.gpu.is_estimate:
         found.append(f"The usable memory of {scenario.gpu.name} is an estimate: {scenario.gpu.usable_basis}")
     if scenario.gpu.confidence == "low":

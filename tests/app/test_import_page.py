@@ -214,6 +214,8 @@ def test_an_accepted_estimate_is_marked_and_says_what_is_not_exact(refusing):
     assert any("it is counted as a Llama layout" in text for text in refusing.texts())
     refusing.click("use_import")
     assert refusing.value("own_models")[refusing.value("model")].is_estimate
+    refusing.go("plan")
+    assert any(text.startswith("Imported model is itself an estimate") for text in refusing.texts())
 
 
 def test_another_config_needs_an_estimate_to_be_accepted_again(refusing):
