@@ -25,7 +25,9 @@ from kvplan.ui.words import show_error
 from kvplan.units import MAX_COUNT
 
 _STARTED, _ADDRESS, _TROUBLE = "started", "address", "link_trouble"
-PAGE_KEYS = frozenset({"q", "browse", "define", "compare", "compare_gpus", "filter", "kind", "unit"})
+PAGE_KEYS = frozenset(
+    {"q", "browse", "define", "compare", "compare_gpus", "filter", "kind", "unit", "engine_view", "engine_version"}
+)
 """Keys of pages that may stand in an address beside a link's."""
 
 ENGINE = "engine"
@@ -55,12 +57,20 @@ def _take_link(given: Mapping[str, str]) -> None:
     for key in LINK_KEYS:
         st.query_params.pop(key, None)
     pages = {key: text for key, text in given.items() if key in LINK_KEYS or key not in PAGE_KEYS}
-    opened = open_fields(pages, Scenario(FIELDS["model"].default, FIELDS["gpu"].default))
+    opened = open_fields(pages, _stand_in())
     if opened.scenario is not None:
         take_scenario(opened.scenario)
         st.query_params.update(_shown_in_address())
     if opened.sentence:
         st.session_state[_TROUBLE] = opened.sentence
+
+
+def _stand_in() -> Scenario | None:
+    """What stands in for a model or GPU that a link cannot give; None where the library has no such presets."""
+    try:
+        return Scenario(FIELDS["model"].default, FIELDS["gpu"].default)
+    except KvplanError:
+        return None
 
 
 def _shown_in_address() -> dict[str, str]:

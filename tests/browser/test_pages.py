@@ -13,9 +13,11 @@ LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 PAGES = {
     "/": "Fits: ",
     "/users": "Users",
+    "/engine": "Engine",
     "/sweep": "Sweep",
     "/models": "Models and GPUs",
     "/define": "Define your own",
+    "/import": "Import",
     "/lab": "1 Fill the cache",
     "/share": "Share",
 }
