@@ -129,7 +129,7 @@ class Visit:
         box.click()
         box.fill(text)
         box.press("Enter")
-        self.page.wait_for_timeout(150)
+        self.page.wait_for_timeout(400)
         self.settle()
 
     def figure(self, key):

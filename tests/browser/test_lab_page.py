@@ -11,7 +11,7 @@ PHONE = {"width": 390, "height": 844}
 
 def press(visitor, key):
     visitor.page.locator(f".st-key-{key} button").first.click()
-    visitor.page.wait_for_timeout(150)
+    visitor.page.wait_for_timeout(400)
     visitor.settle()
 
 
@@ -33,7 +33,7 @@ def test_a_class_fills_the_cache_hides_a_fault_and_stops_a_training(visit):
     assert "lab_step=2" in visitor.page.url
 
     visitor.page.locator(".st-key-lab_screen").get_by_text("4 Name the fault").click()
-    visitor.page.wait_for_timeout(150)
+    visitor.page.wait_for_timeout(400)
     visitor.settle()
     press(visitor, "lab_next_riddle")
     riddle = lab.mystery(2, lab.TinyDecoder(num_layers=3, head_dim=8, dtype="float64", seed=2), [1, 2, 3, 4])
@@ -41,10 +41,10 @@ def test_a_class_fills_the_cache_hides_a_fault_and_stops_a_training(visit):
     assert riddle.fingerprint.fault.name not in visitor.page.url
     assert visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).count() == 0
     press(visitor, "lab_name_show")
-    assert visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).count() == 1
+    visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).wait_for()
 
     visitor.page.locator(".st-key-lab_screen").get_by_text("7 Shrink the heads").click()
-    visitor.page.wait_for_timeout(150)
+    visitor.page.wait_for_timeout(400)
     visitor.settle()
     visitor.page.locator(".st-key-lab_train_start button").click()
     visitor.page.locator(".st-key-lab_train_stop button").click()
