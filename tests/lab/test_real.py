@@ -3,6 +3,7 @@ import sys
 import pytest
 import torch
 
+from kvplan.cli import main
 from kvplan.errors import InputError, LabError
 from kvplan.lab.real import check_checkpoint
 
@@ -111,3 +112,16 @@ def test_bad_input_is_refused(llama):
         check_checkpoint(llama, num_new_tokens=0)
     with pytest.raises(InputError, match="dtype"):
         check_checkpoint(llama, dtype="int3")
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_the_terminal_says_whether_a_checkpoints_cache_is_exact(name, request, capsys):
+    status = main(["parity", str(request.getfixturevalue(name)), "--steps", "4"])
+    out = capsys.readouterr().out
+    assert status == 0
+    assert out.strip() == check_checkpoint(request.getfixturevalue(name), num_new_tokens=4).sentence
+
+
+def test_the_terminal_refuses_a_folder_without_a_model(tmp_path, capsys):
+    assert main(["parity", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("kvplan: ")
