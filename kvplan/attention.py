@@ -558,7 +558,7 @@ class CacheCurve:
         """
         total = batch_size * self.bytes_at(context_length)
         for term in self.terms if shared_prefix else ():
-            total = total - (batch_size - 1) * term.shared_bytes(shared_prefix, context_length)
+            total = total - _at_least_zero(batch_size - 1) * term.shared_bytes(shared_prefix, context_length)
         return total
 
     def batch_read_bytes(self, context_length: int, batch_size: int, shared_prefix: int = 0) -> int:

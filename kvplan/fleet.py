@@ -30,8 +30,8 @@ _P95 = NormalDist().inv_cdf(0.95)
 def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
     """The plan of `scenario` on as few of its GPUs as hold it, or None where none of the tried layouts does.
 
-    Tried: tensor parallel 1, 2, 4, 8 ... inside a node, and up to 16 pipeline stages of full nodes. Among
-    layouts with the same number of GPUs the one with fewer stages wins.
+    Tried: tensor parallel 1, 2, 4, 8 ... inside a node, each with up to 16 pipeline stages. Among layouts with the
+    same number of GPUs the one with fewer stages wins.
     """
     return next((p for p in layouts(scenario) if p.fits), None)
 
@@ -40,8 +40,8 @@ def layouts(scenario: Scenario) -> Iterator[MemoryPlan]:
     """Plans of every layout that the model divides into, fewest GPUs first."""
     node = scenario.gpu.node_gpus or USUAL_NODE
     powers = [2**power for power in range(node.bit_length()) if 2**power <= node]
-    shapes = [(size, 1) for size in powers] + [(powers[-1], stages) for stages in range(2, MAX_STAGES + 1)]
-    for tensor_parallel, pipeline_parallel in shapes:
+    shapes = [(size, stages) for size in powers for stages in range(1, MAX_STAGES + 1)]
+    for tensor_parallel, pipeline_parallel in sorted(shapes, key=lambda shape: (shape[0] * shape[1], shape[1])):
         try:
             yield plan(scenario.with_changes(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel))
         except (ParallelError, InputError):  # this layout does not divide the model; the next one may

@@ -351,8 +351,13 @@ class MemoryPlan:
 
     @property
     def sentence(self) -> str:
-        """The answer in words."""
-        return _fits_sentence(self) if self.fits else _short_sentence(self)
+        """The answer in words, sizes in powers of two."""
+        return self.sentence_in("GiB")
+
+    def sentence_in(self, unit: str) -> str:
+        """The answer in words, sizes in powers of two ("GiB") or of ten ("GB")."""
+        size = format_bytes(abs(self.free_bytes), decimal=unit == "GB")
+        return _fits_sentence(self, size) if self.fits else _short_sentence(self, size)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -393,18 +398,20 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-def _fits_sentence(p: MemoryPlan) -> str:
+def _fits_sentence(p: MemoryPlan, free: str) -> str:
     each = " on each GPU" if p.scenario.num_gpus > 1 else ""
     tokens = _plural(p.scenario.context_length, "token")
     if p.max_batch_size is None:
-        return f"Fits: {format_bytes(p.free_bytes)} free{each}; this model keeps nothing per sequence"
+        whole = p.scenario.shared_prefix >= p.scenario.held_tokens
+        why = "every token is in the shared prefix" if whole else "this model keeps nothing per sequence"
+        return f"Fits: {free} free{each}; {why}"
     room = _plural(p.max_batch_size, "sequence")
-    return f"Fits: {format_bytes(p.free_bytes)} free{each}, room for {room} of {tokens}"
+    return f"Fits: {free} free{each}, room for {room} of {tokens}"
 
 
-def _short_sentence(p: MemoryPlan) -> str:
+def _short_sentence(p: MemoryPlan, missing: str) -> str:
     each = " on each GPU" if p.scenario.num_gpus > 1 else ""
-    short = f"Does not fit: {format_bytes(-p.free_bytes)} short{each}"
+    short = f"Does not fit: {missing} short{each}"
     if not p.fits_empty:
         return f"{short}; the weights and overhead alone exceed what the GPU can use"
     tokens = _plural(p.scenario.context_length, "token")

@@ -17,7 +17,7 @@ MAX_FRACTION = Fraction(97, 100)
 """A larger memory_fraction leaves nothing for whatever the engine does not count."""
 
 KV_CHOICES = {
-    None: ("fp8", "nvfp4", "q8_0", "q4_0"),
+    None: ("fp8", "nvfp4"),
     "vllm": ("fp8", "fp8_per_token_head", "nvfp4"),
     "sglang": ("fp8", "nvfp4"),
     "llama.cpp": ("q8_0", "q8_0/q4_0", "q5_1", "q5_0", "q4_1", "q4_0"),

@@ -99,15 +99,18 @@ def _doubling(first: int, last: int, factor: int, name: str) -> list[int]:
 
 
 def parse_bytes(text: str, name: str = "size") -> int:
-    """A size with its unit, such as `24 GiB`, `24GB` or `512MiB`; a bare number is bytes. Raises InputError."""
+    """A size with its unit, such as `24 GiB`, `15.6GiB` or `512MiB`, down to a whole byte; a bare number is bytes.
+
+    Raises InputError.
+    """
     found = re.fullmatch(_BYTES, text.strip().replace("_", ""))
     unit = UNIT_BYTES.get(found[2] or "B") if found and text.isascii() else None
     if found is None or unit is None:
         raise InputError(f"{name} is {shorten(text)!r}; write a size such as 24GiB, 24GB or 512MiB")
     exact = Fraction(found[1]) * unit
-    if exact.denominator != 1:
+    if unit == 1 and exact.denominator != 1:
         raise InputError(f"{name} {shorten(text)!r} is not a whole number of bytes")
-    return exact.numerator
+    return int(exact)
 
 
 def format_bytes(count: int, unit: str | None = None, decimal: bool = False) -> str:

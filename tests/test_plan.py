@@ -354,3 +354,24 @@ def test_images_count_against_the_models_own_limit() -> None:
     loud = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", image_tokens=40_000, **settings)
     assert not any("beyond" in text for text in plan(quiet).warnings)
     assert any("140,000 tokens are beyond the 131,072" in text for text in plan(loud).warnings)
+
+
+def test_the_sentence_can_speak_in_powers_of_ten() -> None:
+    p = plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=1, overhead_bytes=0, memory_fraction=1.0))
+    assert p.free_bytes == 84_943_044_608 - 16_060_522_496 - 8192 * 131_072
+    assert p.sentence_in("GB").startswith("Fits: 67.8 GB free")
+    assert p.sentence.startswith("Fits: 63.2 GiB free")
+
+
+def test_a_prefix_as_long_as_the_context_is_named_as_the_reason() -> None:
+    p = plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", shared_prefix=8192))
+    assert p.cache_bytes == 8192 * 131_072
+    assert p.max_batch_size is None
+    assert p.sentence.endswith("every token is in the shared prefix")
+
+
+def test_a_prefix_takes_nothing_where_no_sequence_is_held() -> None:
+    settings = {"image_tokens": 10**9, "shared_prefix": 10**9}
+    p = plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", **settings))
+    assert not p.fits
+    assert p.fits_empty

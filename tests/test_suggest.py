@@ -55,9 +55,14 @@ def test_context_and_batch_are_as_large_as_memory_allows() -> None:
 
 def test_the_widest_cache_dtype_that_fits_is_suggested() -> None:
     asked = scenario(24, context_length=32768, batch_size=3)  # 12 GiB at 16 bits; 9.04 GiB are free
-    assert found(asked)["kv_dtype"].scenario.kv_dtype == "q8_0"  # 12 x 34 / 64 = 6.4 GiB, more than fp8's 6
+    assert found(asked)["kv_dtype"].scenario.kv_dtype == "fp8"  # 6 GiB
     tight = asked.with_changes(batch_size=6)  # 24 GiB at 16 bits, 12 at 8, 6.75 at 4.5
-    assert found(tight)["kv_dtype"].scenario.kv_dtype in ("nvfp4", "q4_0")
+    assert found(tight)["kv_dtype"].scenario.kv_dtype == "nvfp4"
+
+
+def test_only_cache_dtypes_that_the_engine_has_are_suggested() -> None:
+    asked = scenario(24, context_length=32768, batch_size=3, engine="llama.cpp")
+    assert found(asked)["kv_dtype"].scenario.kv_dtype == "q8_0"  # 12 x 34 / 64 = 6.4 GiB
 
 
 def test_the_fewest_gpus_that_divide_the_heads_are_suggested() -> None:

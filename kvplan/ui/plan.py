@@ -28,7 +28,7 @@ from kvplan.units import format_bytes, format_exact_bytes
 
 
 def show_answer(p: MemoryPlan) -> None:
-    st.header(p.sentence, divider="green" if p.fits else "red", anchor=False)
+    st.header(p.sentence_in(unit()), divider="green" if p.fits else "red", anchor=False)
     st.text(words.about(p.scenario))
     st.caption("Everything is set in the sidebar; on a phone it opens with » at the top left.")
     lesson = st.session_state.pop("lesson", None)

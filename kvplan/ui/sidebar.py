@@ -93,6 +93,15 @@ def take_scenario(scenario: Scenario) -> None:
         st.session_state[ENGINE] = scenario.engine
 
 
+def _stands(key: str, text: str) -> bool:
+    """Whether a widget holds what the address said, however its number was written: 1 and 1.0, 8 and 08."""
+    value = str(st.session_state.get(key))
+    try:
+        return value == text or float(value) == float(text)
+    except ValueError:
+        return False
+
+
 def show_address_trouble() -> None:
     """Say once what of a link or an address was not used."""
     trouble = st.session_state.pop(_TROUBLE, None)
@@ -100,7 +109,7 @@ def show_address_trouble() -> None:
         st.warning("Not everything could be used", icon=":material/warning:")
         st.text(trouble)
     asked = st.session_state.pop(_ADDRESS, {})
-    unused = [f"{key}={text}" for key, text in asked.items() if str(st.session_state.get(key)) != text]
+    unused = [f"{key}={text}" for key, text in asked.items() if not _stands(key, text)]
     if unused:
         st.warning(
             "A part of the address was not understood, and the usual value stands instead.", icon=":material/warning:"

@@ -122,7 +122,7 @@ def ask_fit(scenario: Scenario) -> None:
     chosen = {across: axes.ask_values(across, "map", scenario), up: axes.ask_values(up, "map", scenario)}
     panels = _panels(scenario, chosen, panel or NO_PANELS)
     if (across, up) == ("context_length", "batch_size"):
-        _say_largest(panels)
+        _say_largest(panels, scenario.model.context_limit)
     words.show_chart(charts.fit_map(panels, across, up), "What fits: a map over the two axes", "fit")
     table = pd.concat([p.table for p in panels], ignore_index=True)
     words.show_table(table, "fit")
@@ -141,7 +141,7 @@ def _panels(scenario: Scenario, chosen: dict[str, list[Any]], panel: str) -> lis
     ]
 
 
-def _say_largest(panels: list[charts.Panel]) -> None:
+def _say_largest(panels: list[charts.Panel], limit: int | None) -> None:
     for panel in panels:
         largest = charts.largest_point(panel.table)
         where = f"{panel.title}. " if panel.title else ""
@@ -150,6 +150,8 @@ def _say_largest(panels: list[charts.Panel]) -> None:
         else:
             context, batch = largest
             st.text(f"{where}Most tokens in flight that fit: {batch:,} × {format_tokens(context)} tokens.")
+            if limit is not None and context > limit:
+                st.caption(f"Contexts above {limit:,} tokens are beyond what the model is made for.")
 
 
 # ---------------------------------------------------------------------------------------------------- (c) KV heads

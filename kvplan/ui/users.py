@@ -47,7 +47,8 @@ def _spread(scenario: Scenario) -> Lengths:
 def _listed() -> Lengths:
     text = st.text_area(
         "Lengths in tokens, prompt and answer together", key="length_list", max_chars=MAX_CHARACTERS,
-        placeholder="812, 1530, 97 ...", help="Whole numbers with commas, spaces or lines between them.",
+        persist_state="session", placeholder="812, 1530, 97 ...",
+        help="Whole numbers with commas, spaces or lines between them.",
     )  # fmt: skip
     found = [item for item in re.split(r"[\s,;]+", text or "") if item]
     if not found:

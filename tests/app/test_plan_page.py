@@ -96,7 +96,7 @@ def test_a_plan_that_does_not_fit_says_what_would_and_applies_it(app):
     )  # fmt: skip
     found = {suggestion.lever: suggestion for suggestion in suggestions(scenario)}
     assert {suggestion.sentence for suggestion in found.values()} <= set(page.texts())
-    assert "As few of these GPUs as hold it: 4 GPUs." in page.texts()
+    assert any(text.startswith("As few of these GPUs as hold it: 3 GPUs") for text in page.texts())
     page.click("apply_kv_dtype")
     assert page.heading() == found["kv_dtype"].plan.sentence
     assert page.value("kv") == found["kv_dtype"].scenario.kv_dtype

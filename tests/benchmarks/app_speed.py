@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import socket
 import subprocess
@@ -28,7 +29,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -41,6 +42,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 from kvplan import charts
 from kvplan.explain import layer_strip
@@ -70,19 +72,19 @@ def report(what: str, values: list[float], unit: str, target: float, judged: str
     found = {"median": float(np.median(values)), "p95": float(np.percentile(values, 95))}
     p95 = f"{found['p95']:9.2f}" if len(values) > 1 else f"{'':9}"
     met = "met" if found[judged] <= target else "MISSED"
-    print(f"{what:54}{found['median']:9.2f}{p95} {unit:3} target {target:5g} {judged:6} {met}", flush=True)
+    print(f"{what:62}{found['median']:9.2f}{p95} {unit:3} target {target:5g} {judged:6} {met}", flush=True)
 
 
 def report_floor(what: str, values: list[float], unit: str) -> None:
     """One line of the bare page's, which has no target."""
-    print(f"{what:54}{np.median(values):9.2f}{np.percentile(values, 95):9.2f} {unit:3}", flush=True)
+    print(f"{what:62}{np.median(values):9.2f}{np.percentile(values, 95):9.2f} {unit:3}", flush=True)
 
 
 def report_ratio(what: str, values: list[float], floor: list[float], target: float) -> None:
     """The medians' ratio, and the one of the 95th percentiles beside it."""
     ratio, high = (float(np.percentile(values, q) / np.percentile(floor, q)) for q in (50, 95))
     met = "met" if ratio <= target else "MISSED"
-    print(f"{what:54}{ratio:9.2f}{high:9.2f} {'x':3} target {target:5g} median {met}", flush=True)
+    print(f"{what:62}{ratio:9.2f}{high:9.2f} {'x':3} target {target:5g} median {met}", flush=True)
 
 
 # ------------------------------------------------------------------------------------------------------- servers
@@ -339,8 +341,8 @@ def show_transfer(browser: Browser) -> None:
         settle(page)
         page.wait_for_load_state("networkidle")
         close_pages(browser)
-    print(f"Cold transfer: {sizes['http'] / 1e6:.2f} MB by HTTP, {sizes['websocket'] / 1e6:.2f} MB by websocket")
-    report("Cold transfer", [sum(sizes.values()) / 1e6], "MB", 3.2)
+    parts = ", ".join(f"{size / 1e6:.2f} MB {kind}" for kind, size in sizes.items())
+    report(f"Cold transfer ({parts})", [sum(sizes.values()) / 1e6], "MB", 3.2)
 
 
 # ------------------------------------------------------------------------------------------------------ sessions
@@ -371,23 +373,28 @@ class Session:
                 self.widget = element.selectbox.id
 
 
-async def times_of_session(address: str, number: int) -> list[float]:
-    """Answer times in ms of one session, with a second between its changes."""
-    async with connect(f"ws://{address}/_stcore/stream", subprotocols=["streamlit"], max_size=None) as socket:
-        session, times = Session(socket), []
-        await session.run()
-        await asyncio.sleep(random.Random(number).uniform(1, 2))
-        for turn in range(1, SESSION_CHANGES + 1):
-            start = time.perf_counter()
-            if await session.run(KV_DTYPES[(turn + number) % len(KV_DTYPES)]) < len(CHANGED["plan"]):
-                raise RuntimeError("an answer came without its figures")
-            times.append(1000 * (time.perf_counter() - start))
-            await asyncio.sleep(1)
-        return times
+async def times_of_changes(session: Session, number: int) -> list[float]:
+    """Answer times in ms of one session, with a second between its changes, give or take half a second."""
+    times, between = [], random.Random(number)
+    await asyncio.sleep(between.uniform(0, 1))
+    for turn in range(1, SESSION_CHANGES + 1):
+        start = time.perf_counter()
+        if await session.run(KV_DTYPES[(turn + number) % len(KV_DTYPES)]) < len(CHANGED["plan"]):
+            raise RuntimeError("an answer came without its figures")
+        times.append(1000 * (time.perf_counter() - start))
+        await asyncio.sleep(between.uniform(0.5, 1.5))
+    return times
 
 
 async def times_of_sessions(address: str) -> list[float]:
-    found = await asyncio.gather(*(times_of_session(address, number) for number in range(NUM_SESSIONS)))
+    """Answer times of all sessions, which come one after another and then work side by side."""
+    async with AsyncExitStack() as open_sockets:
+        sessions = []
+        for _ in range(NUM_SESSIONS):
+            wire = connect(f"ws://{address}/_stcore/stream", subprotocols=[Subprotocol("streamlit")], max_size=None)
+            sessions.append(Session(await open_sockets.enter_async_context(wire)))
+            await sessions[-1].run()
+        found = await asyncio.gather(*(times_of_changes(one, number) for number, one in enumerate(sessions)))
     return [took for times in found for took in times]
 
 
@@ -421,7 +428,8 @@ def main() -> None:
     """Print every figure that was asked for."""
     given = options()
     wanted = given.measurements or MEASUREMENTS
-    print(f"{'':54}{'median':>9}{'p95':>9}")
+    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the first measurement")
+    print(f"{'':62}{'median':>9}{'p95':>9}")
     if "sessions" in wanted:  # before the browser, whose own event loop would stand in the way
         show_sessions()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -173,7 +173,7 @@ def _show_rows(result: lab.ParityResult) -> None:
 
 
 def _show_traps() -> None:
-    st.text("Checks that cannot fail:")
+    st.text("Checks that prove little:")
     for trap in TRAPS:
         st.text(f"• {trap}")
 
