@@ -392,3 +392,10 @@ def test_an_omni_model_counts_its_thinker_and_says_that_it_does_not_speak() -> N
     model = import_config(config)
     assert model.num_params == 8_931_813_888  # text, vision and audio, as transformers builds the thinker
     assert any("talker_config" in note for note in model.notes)
+
+
+def test_the_vision_tower_of_gemma_4_has_no_attention_biases_whatever_is_stated() -> None:
+    path = DATA / "configs" / "google__gemma-4-E4B-it.json"
+    config = json.loads(path.read_text())
+    stated = {**config, "vision_config": {**config["vision_config"], "attention_bias": True}}
+    assert import_config(stated, measure="never").num_params == import_config(config, measure="never").num_params

@@ -311,16 +311,16 @@ def gemma4_vision(view: ConfigView) -> Groups:
     hidden, width, layers = (view.integer(name) for name in ("hidden_size", "intermediate_size", "num_hidden_layers"))
     head = view.integer("head_dim")
     queries, keys = view.integer("num_attention_heads") * head, view.integer("num_key_value_heads") * head
-    bias = view.flag("attention_bias")
+    view.pass_over("the class has no biases there, whatever is stated", "attention_bias")
     view.pass_over("pooling and clipping have no trained weights", "standardize", "pooling_kernel_size")
     view.pass_over("the class reads head_dim", "global_head_dim")
     view.pass_over("tokens of an image, not weights", "default_output_length")
     return (
         *dense("vision", 2 * view.integer("position_embedding_size"), hidden, bias=False),
         *dense("vision", hidden, patches(view), bias=False),
-        *dense("vision", queries, hidden, bias=bias, count=layers),
-        *dense("vision", keys, hidden, bias=bias, count=2 * layers),
-        *dense("vision", hidden, queries, bias=bias, count=layers),
+        *dense("vision", queries, hidden, bias=False, count=layers),
+        *dense("vision", keys, hidden, bias=False, count=2 * layers),
+        *dense("vision", hidden, queries, bias=False, count=layers),
         *rms_norms("vision", head, 2 * layers),
         *dense("vision", width, hidden, bias=False, count=2 * layers),
         *dense("vision", hidden, width, bias=False, count=layers),
