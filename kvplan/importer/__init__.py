@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +23,7 @@ from kvplan.errors import (
 from kvplan.importer.decoder import Parts
 from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses
 from kvplan.importer.families import Family, families
+from kvplan.importer.files import json_object, read_start
 from kvplan.importer.measure import measure_parts, with_known_roles
 from kvplan.importer.quantization import note_storage, read_scheme
 from kvplan.importer.quantized.scheme import Scheme, Stored
@@ -254,11 +254,7 @@ def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
     if not isinstance(config, str | Path):
         raise ConfigError(f"the config is {quoted(config)}; a path or a parsed object is needed")
     path = Path(config)
-    try:
-        with path.open("rb") as file:  # a device states no size and never ends
-            data = file.read(MAX_CONFIG_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{shorten(path.name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    data = read_start(path, MAX_CONFIG_BYTES + 1)
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigError(f"{path.name} is over {MAX_CONFIG_BYTES // 2**20} MiB, too large for a config")
     return parse_config(data, path.name)
@@ -266,25 +262,7 @@ def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
 
 def parse_config(data: bytes, where: str = "config.json") -> Mapping[str, Any]:
     """The JSON object in `data`. Raises ConfigError."""
-    try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_without_twins)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{where} is not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{where} holds {type(found).__name__}; an object in braces is needed")
-    return found
-
-
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose every key stands once: of two values one would be dropped in silence."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {shorten(twin)!r} stands twice in one object")
-    return found
+    return json_object(data, where, "utf-8-sig")
 
 
 def _family(data: Mapping[str, Any]) -> tuple[Family, str]:

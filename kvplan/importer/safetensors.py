@@ -7,7 +7,6 @@ more than the model counts, the difference is explained tensor by tensor, or sai
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import ConfigError, quoted, shorten
+from kvplan.importer.files import json_object, read_start
 from kvplan.model import Model
 from kvplan.units import format_exact_bytes
 
@@ -86,10 +86,10 @@ def read_index(source: Mapping[str, Any] | str | Path) -> Index:
     path = Path(source)
     if path.suffix == ".safetensors":
         return read_header(path)
-    data, where = _start_of(path, MAX_INDEX_BYTES + 1), shorten(path.name)
+    data, where = read_start(path, MAX_INDEX_BYTES + 1), shorten(path.name)
     if len(data) > MAX_INDEX_BYTES:
         raise ConfigError(f"{where} is over {MAX_INDEX_BYTES // 2**20} MiB, too large for an index")
-    return _index(_json_object(data, where), where)
+    return _index(json_object(data, where), where)
 
 
 def _index(data: Mapping[str, Any], where: str) -> Index:
@@ -112,11 +112,11 @@ def read_header(path: str | Path) -> Index:
     """The header of a `.safetensors` file: name, shape and dtype of each tensor. Raises ConfigError."""
     path = Path(path)
     where = shorten(path.name)
-    start = _start_of(path, 8 + MAX_INDEX_BYTES)
+    start = read_start(path, 8 + MAX_INDEX_BYTES)
     size, length = path.stat().st_size, int.from_bytes(start[:8], "little")
     if len(start) < 8 or not 2 <= length <= min(size - 8, MAX_INDEX_BYTES):
         raise ConfigError(f"{where}: its header claims {length:,} bytes; up to {MAX_INDEX_BYTES:,} in the file can be")
-    found = _json_object(start[8 : 8 + length], where)
+    found = json_object(start[8 : 8 + length], where)
     tensors = {name: _tensor(where, name, value) for name, value in found.items() if name != "__metadata__"}
     spans = sorted(_span(where, name, found[name]) for name in tensors)
     end = 0
@@ -150,26 +150,6 @@ def _span(where: str, name: str, value: object) -> tuple[int, int]:
     if not isinstance(found, list) or len(found) != 2 or any(type(n) is not int or not 0 <= n < 2**60 for n in found):
         raise ConfigError(f"{where}: data_offsets of {shorten(name)} are {quoted(found)}; two numbers are needed")
     return found[0], found[1]
-
-
-def _start_of(path: Path, most: int) -> bytes:
-    try:
-        with path.open("rb") as file:  # a device states no size and never ends
-            return file.read(most)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{shorten(path.name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _json_object(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(data.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise ConfigError(f"{where} is not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{where} holds {type(found).__name__}; an object in braces is needed")
-    return found
 
 
 # ------------------------------------------------------------------------------------------------------- comparison

@@ -254,3 +254,10 @@ def test_the_terminal_compares_a_config_with_its_index(tmp_path: Path, capsys: p
     (tmp_path / "i.json").write_text(json.dumps(index_of(counted() + 10)), encoding="utf-8")
     assert main(["import", str(tmp_path / "config.json"), "--index", str(tmp_path / "i.json")]) == 0
     assert "* +10 B are not explained" in capsys.readouterr().out
+
+
+def test_an_index_whose_key_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text('{"metadata": {"total_size": 1, "total_size": 2}, "weight_map": {}}')
+    with pytest.raises(ConfigError, match="'total_size' stands twice"):
+        read_index(path)

@@ -1,0 +1,41 @@
+"""Reading what a person gives: a bounded start of a file, and the JSON object in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kvplan.errors import ConfigError, shorten
+
+
+def read_start(path: Path, most: int) -> bytes:
+    """At most `most` bytes of a file, since a device states no size and never ends. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{shorten(path.name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def json_object(data: bytes, where: str, encoding: str = "utf-8") -> dict[str, Any]:
+    """The JSON object in `data`; a key that stands twice is refused. Raises ConfigError."""
+    try:
+        found = json.loads(data.decode(encoding), object_pairs_hook=_without_twins)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where} is not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{where} holds {type(found).__name__}; an object in braces is needed")
+    return found
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose every key stands once: of two values one would be dropped in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shorten(twin)!r} stands twice in one object")
+    return found
