@@ -32,7 +32,8 @@ def show() -> None:
     # Before anything else: a material or emoji icon of a page would be fetched from another host.
     st.set_page_config(page_title="kvplan", page_icon=str(UI / "icon.svg"), layout="wide")
     warm_up()
-    from kvplan.ui.sidebar import read_address, show_address_trouble, show_sidebar
+    from kvplan.ui.address import read_address, show_address_trouble
+    from kvplan.ui.sidebar import show_sidebar
 
     read_address()
     page = st.navigation(

@@ -12,8 +12,9 @@ from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.errors import InputError
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED, sweep
+from kvplan.ui.address import BIND
 from kvplan.ui.library import find_gpu, gpu_ids
-from kvplan.ui.sidebar import BIND, kv_head_choices
+from kvplan.ui.sidebar import kv_head_choices
 from kvplan.units import parse_axis
 
 POPULAR_GPUS = (

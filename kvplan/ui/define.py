@@ -16,9 +16,9 @@ from kvplan.library import kind_of, read_preset, scenario_of
 from kvplan.model import Model
 from kvplan.presets import dump_toml, gpu_to_table, model_to_table
 from kvplan.ui import words
+from kvplan.ui.address import BIND, take_scenario
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, own_id
-from kvplan.ui.sidebar import BIND, take_scenario
 from kvplan.ui.starting import starting_values
 from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_bytes
 

@@ -21,7 +21,8 @@ from kvplan.errors import KvplanError, shorten
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.suggest import launch_of, suggestions
 from kvplan.ui import words
-from kvplan.ui.sidebar import BIND, ENGINE, take_scenario, unit
+from kvplan.ui.address import BIND, ENGINE, take_scenario
+from kvplan.ui.sidebar import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 Shown = TypeVar("Shown")

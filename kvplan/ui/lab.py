@@ -9,7 +9,7 @@ import streamlit as st
 
 from kvplan.errors import KvplanError, LabError
 from kvplan.ui import words
-from kvplan.ui.sidebar import BIND
+from kvplan.ui.address import BIND
 
 _VISITED = "lab_visited"
 

@@ -16,9 +16,9 @@ from kvplan.hardware import Gpu, Price
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model
 from kvplan.ui import words
+from kvplan.ui.address import BIND
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models
-from kvplan.ui.sidebar import BIND
 from kvplan.units import format_bytes, format_exact_bytes, format_params
 
 MODELS, GPUS = "models", "GPUs"

@@ -23,7 +23,8 @@ from kvplan.plan import MemoryPlan, plan
 from kvplan.suggest import suggestions
 from kvplan.sweep import sweep
 from kvplan.ui import words
-from kvplan.ui.sidebar import current_or_stop, take_scenario, unit
+from kvplan.ui.address import take_scenario
+from kvplan.ui.sidebar import current_or_stop, unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 

@@ -13,9 +13,10 @@ from kvplan.fleet import FleetRow, which_gpu
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.sweep import AS_PUBLISHED, sweep
 from kvplan.ui import axes, words
+from kvplan.ui.address import BIND
 from kvplan.ui.fields import CONTEXTS
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
-from kvplan.ui.sidebar import BIND, current_or_stop, kv_head_choices, unit
+from kvplan.ui.sidebar import current_or_stop, kv_head_choices, unit
 from kvplan.units import format_tokens, parse_axis, parse_count
 
 CURVE_CONTEXTS = ("128", "256", "512", *CONTEXTS, "2m", "4m")

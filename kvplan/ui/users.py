@@ -13,7 +13,8 @@ from kvplan.errors import InputError, KvplanError
 from kvplan.fleet import Lengths, UserPlan, layouts, lengths_from_list, lengths_from_quantiles, plan_users
 from kvplan.plan import Scenario
 from kvplan.ui import words
-from kvplan.ui.sidebar import BIND, current_or_stop, unit
+from kvplan.ui.address import BIND
+from kvplan.ui.sidebar import current_or_stop, unit
 from kvplan.units import format_bytes, format_exact_bytes, parse_count
 
 SPREAD, LISTED = "median and 95th percentile", "a list of lengths"

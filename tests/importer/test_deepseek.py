@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +9,7 @@ import pytest
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
 from tests.importer.held import assert_held
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+from tests.importer.published import unquantized
 
 LATENT: dict[str, Any] = {
     "vocab_size": [96, 131],
@@ -99,51 +96,45 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(family: st
     assert_held({"model_type": [family]} | FAMILIES[family], seed)
 
 
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    """A published config without its quantization, which has tests of its own."""
-    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in config.items() if key != "quantization_config"} | changes
-
-
 def test_deepseek_v3_keeps_70272_bytes_a_token_whatever_the_tensor_parallelism() -> None:
-    model = import_config(published("deepseek-ai__DeepSeek-V3"))
+    model = import_config(unquantized("deepseek-ai__DeepSeek-V3"))
     assert 61 * (512 + 64) * 2 == 70272
     assert {model.cache_bytes_per_token(tensor_parallel=tp) for tp in (1, 2, 8, 16)} == {70272}
 
 
 def test_an_fp8_token_of_sparse_latent_attention_is_656_bytes_and_its_index_key_132() -> None:
-    model = import_config(published("deepseek-ai__DeepSeek-V3.2"))
+    model = import_config(unquantized("deepseek-ai__DeepSeek-V3.2"))
     assert model.cache_bytes_per_token("fp8") == 61 * (656 + 132)
 
 
 def test_a_token_of_deepseek_v3_reads_eight_of_256_experts() -> None:
-    model = import_config(published("deepseek-ai__DeepSeek-V3"))
+    model = import_config(unquantized("deepseek-ai__DeepSeek-V3"))
     # 248 experts of 3 matrices of 2,048 x 7,168 rest in each of the 58 layers after the first three
     assert model.num_params - model.num_active_params == 58 * 248 * 3 * 2048 * 7168
 
 
 def test_kimi_k2_is_read_as_deepseek_v3() -> None:
-    config = published("deepseek-ai__DeepSeek-V3")
+    config = unquantized("deepseek-ai__DeepSeek-V3")
     assert import_config({**config, "model_type": "kimi_k2"}).layers == import_config(config).layers
 
 
 def test_the_router_of_mistral_4_has_the_dtype_of_the_model_where_that_of_deepseek_stays_float32() -> None:
-    model = import_config(published("mistralai__Mistral-Small-4-119B-2603@tfdefault"))
+    model = import_config(unquantized("mistralai__Mistral-Small-4-119B-2603@tfdefault"))
     assert (model.num_params, model.weight_bytes("bf16")) == (118972826624, 2 * 118972826624)
     router = 58 * 256 * 7168
-    model = import_config(published("deepseek-ai__DeepSeek-V3"))
+    model = import_config(unquantized("deepseek-ai__DeepSeek-V3"))
     assert model.weight_bytes("bf16") == 2 * model.num_params + 2 * router
 
 
 def test_a_layer_that_shares_an_indexer_keeps_no_index_key() -> None:
-    model = import_config(published("zai-org__GLM-5.2"))
+    model = import_config(unquantized("zai-org__GLM-5.2"))
     indexed = [layer.cache.index_head_dim for layer in model.layers]  # type: ignore[attr-defined]
     assert indexed[:7] == [128, 128, 128, None, None, None, 128]
     assert model.cache_bytes_per_token() == 78 * 576 * 2 + 21 * 128 * 2
 
 
 def test_compressed_layers_keep_a_window_one_entry_a_block_and_gates_in_float32() -> None:
-    model = import_config(published("deepseek-ai__DeepSeek-V4-Pro"))
+    model = import_config(unquantized("deepseek-ai__DeepSeek-V4-Pro"))
     overlapping = model.layers[2].cache
     kv = model.cache_curve("bf16")
     # a window of 128 rows of 512, an entry of 512 and an index key of 128 for every 4 tokens
@@ -154,7 +145,7 @@ def test_compressed_layers_keep_a_window_one_entry_a_block_and_gates_in_float32(
 
 
 def test_layers_for_further_tokens_are_not_counted_and_noted() -> None:
-    notes = import_config(published("deepseek-ai__DeepSeek-V3")).notes
+    notes = import_config(unquantized("deepseek-ai__DeepSeek-V3")).notes
     assert any("layers that predict further tokens are not counted" in note for note in notes)
 
 
@@ -170,7 +161,7 @@ def test_layers_for_further_tokens_are_not_counted_and_noted() -> None:
 )
 def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))
 
 
 @pytest.mark.parametrize(
@@ -186,4 +177,4 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
 )
 def test_a_config_that_contradicts_itself_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))

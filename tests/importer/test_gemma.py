@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+from tests.importer.published import published
 
 SIZES: dict[str, Any] = {
     "vocab_size": [96, 131],
@@ -98,10 +95,6 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(
 def test_a_last_window_layer_of_gemma_4_is_made_full_as_its_class_does(assert_counted: Callable[..., None]) -> None:
     options = FAMILIES["gemma4_text"] | {"layer_types": [ends_in_a_window], "num_kv_shared_layers": [0]}
     assert_counted({"model_type": ["gemma4_text"]} | options, 0)
-
-
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    return {**json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")), **changes}
 
 
 def text_of(name: str, **changes: Any) -> dict[str, Any]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+from tests.importer.published import BIAS, MHA, published
 
 TIED = {"tie_word_embeddings": [True, False, "absent"]}
 SIZES: dict[str, Any] = TIED | {
@@ -33,9 +30,7 @@ GPT2: dict[str, Any] = TIED | {
     "n_positions": [64, 80],
 }
 GQA = {"num_key_value_heads": [1, 2, 4]}
-MHA = {"num_key_value_heads": [2, 4, None, "absent"]}  # classes that read null as one KV head for each head
 HEAD_DIM = {"head_dim": [8, 20]}
-ATTENTION_BIAS = {"attention_bias": [True, False, "absent"]}
 FLAG = [True, False, "absent"]
 
 
@@ -63,7 +58,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "gptj": GPT2 | {"rotary_dim": [4]},
     "codegen": GPT2 | {"rotary_dim": [4], "n_head": [4]},
-    "gpt_neox": SIZES | {"hidden_size": [96]} | ATTENTION_BIAS,  # a quarter of each head is rotated, in pairs
+    "gpt_neox": SIZES | {"hidden_size": [96]} | BIAS,  # a quarter of each head is rotated, in pairs
     "bloom": TIED | {"vocab_size": [96], "hidden_size": [48, 96], "n_layer": [1, 3], "n_head": [4, 12]},
     "mpt": TIED
     | {
@@ -106,12 +101,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "phi": SIZES | MHA | {"hidden_size": [96], "qk_layernorm": FLAG},
     "phi3": SIZES | MHA | {"sliding_window": [5, None, "absent"]},
-    "glm": SIZES | GQA | HEAD_DIM | ATTENTION_BIAS,
-    "glm4": SIZES | GQA | HEAD_DIM | ATTENTION_BIAS,
+    "glm": SIZES | GQA | HEAD_DIM | BIAS,
+    "glm4": SIZES | GQA | HEAD_DIM | BIAS,
     "gpt_oss": SIZES
     | GQA
     | HEAD_DIM
-    | ATTENTION_BIAS
+    | BIAS
     | {
         "hidden_size": [64, 96],
         "intermediate_size": [64, 80],
@@ -129,10 +124,6 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(
     family: str, seed: int, assert_counted: Callable[..., None]
 ) -> None:
     assert_counted({"model_type": [family]} | FAMILIES[family], seed)
-
-
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    return {**json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")), **changes}
 
 
 def test_gpt_2_holds_positions_for_its_context_only() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,29 +9,9 @@ import pytest
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
 from tests.importer.held import assert_held
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
-
-
-def by_layer(*kinds: Any) -> Any:
-    """A candidate that repeats `kinds` over the layers of the config so far."""
-    return lambda config: [kinds[index % len(kinds)] for index in range(config["num_hidden_layers"])]
-
+from tests.importer.published import BIAS, SIZES, by_layer, unquantized
 
 LINEAR, FULL = "linear_attention", "full_attention"
-SIZES: dict[str, Any] = {
-    "vocab_size": [96, 131],
-    "hidden_size": [48, 96],
-    "intermediate_size": [64, 72],
-    "num_hidden_layers": [2, 5],
-    "num_attention_heads": [4, 12],
-    "num_key_value_heads": [1, 2, 4],
-    "max_position_embeddings": [64, "absent"],
-    "tie_word_embeddings": [True, False, "absent"],
-    "pad_token_id": [0],
-}
-MHA = {"num_key_value_heads": [2, 4, None, "absent"]}  # classes that read null as one KV head for each head
-BIAS = {"attention_bias": [True, False, "absent"]}
 DELTA: dict[str, Any] = {
     "head_dim": [8, 16],
     "linear_conv_kernel_dim": [3, 4, "absent"],
@@ -141,13 +119,8 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(family: st
     assert_held({"model_type": [family]} | FAMILIES[family], seed)
 
 
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in config.items() if key != "quantization_config"} | changes
-
-
 def test_a_gated_delta_layer_keeps_a_float32_state_and_four_inputs_of_its_convolution() -> None:
-    model = import_config(published("Qwen__Qwen3-Next-80B-A3B-Instruct"))
+    model = import_config(unquantized("Qwen__Qwen3-Next-80B-A3B-Instruct"))
     state, inputs = 32 * 128 * 128 * 4, (2 * 16 * 128 + 32 * 128) * 4 * 2
     assert model.cache_curve("bf16").fixed_bytes == 36 * (state + inputs)
     assert model.cache_curve("fp8").fixed_bytes == 36 * (state + inputs)
@@ -155,34 +128,34 @@ def test_a_gated_delta_layer_keeps_a_float32_state_and_four_inputs_of_its_convol
 
 
 def test_the_state_of_a_gated_delta_layer_divides_over_gpus() -> None:
-    model = import_config(published("Qwen__Qwen3-Next-80B-A3B-Instruct"))
+    model = import_config(unquantized("Qwen__Qwen3-Next-80B-A3B-Instruct"))
     one, two = (model.cache_curve("bf16", tensor_parallel=count).fixed_bytes for count in (1, 2))
     assert one == 2 * two
 
 
 def test_the_state_of_a_model_without_dtype_follows_the_plan() -> None:
-    config = published("Qwen__Qwen3-Next-80B-A3B-Instruct")
+    config = unquantized("Qwen__Qwen3-Next-80B-A3B-Instruct")
     del config["torch_dtype"]
     curves = {kv: import_config(config).cache_curve(kv).fixed_bytes for kv in ("bf16", "fp32")}
     assert curves["fp32"] - curves["bf16"] == 36 * (2 * 16 * 128 + 32 * 128) * 4 * 2
 
 
 def test_the_dtype_that_the_caller_gives_is_that_of_the_state_too() -> None:
-    config = published("Qwen__Qwen3-Next-80B-A3B-Instruct")
+    config = unquantized("Qwen__Qwen3-Next-80B-A3B-Instruct")
     del config["torch_dtype"]
     model = import_config(config, dtype="bf16")
-    assert model == import_config(published("Qwen__Qwen3-Next-80B-A3B-Instruct"))
+    assert model == import_config(unquantized("Qwen__Qwen3-Next-80B-A3B-Instruct"))
     assert model.cache_curve("fp8").fixed_bytes == model.cache_curve("bf16").fixed_bytes
 
 
 def test_the_dtype_of_a_wrapper_is_that_of_the_state_of_its_text_model() -> None:
-    config = published("Qwen__Qwen3.5-9B", dtype="bfloat16")
+    config = unquantized("Qwen__Qwen3.5-9B", dtype="bfloat16")
     del config["text_config"]["dtype"]
-    assert import_config(config) == import_config(published("Qwen__Qwen3.5-9B"))
+    assert import_config(config) == import_config(unquantized("Qwen__Qwen3.5-9B"))
 
 
 def test_a_token_of_qwen3_next_reads_ten_of_512_experts() -> None:
-    model = import_config(published("Qwen__Qwen3-Next-80B-A3B-Instruct"))
+    model = import_config(unquantized("Qwen__Qwen3-Next-80B-A3B-Instruct"))
     assert model.num_params - model.num_active_params == 48 * 502 * 3 * 512 * 2048
 
 
@@ -196,12 +169,12 @@ def test_kimi_layers_count_from_one_and_keep_a_latent_or_a_state() -> None:
 
 
 def test_lightning_layers_of_minimax_m1_keep_a_state_in_the_dtype_of_the_model() -> None:
-    model = import_config(published("MiniMaxAI__MiniMax-M1-80k"), dtype="bf16")
+    model = import_config(unquantized("MiniMaxAI__MiniMax-M1-80k"), dtype="bf16")
     assert model.cache_bytes(0) == 70 * 64 * 128 * 128 * 2
 
 
 def test_recurrent_gemma_has_the_parameters_of_its_class_and_windows_in_every_third_layer() -> None:
-    model = import_config(published("google__recurrentgemma-2b@tfdefault"))
+    model = import_config(unquantized("google__recurrentgemma-2b@tfdefault"))
     assert model.num_params == 2010263040
     kinds = [layer.cache.kind for layer in model.layers]
     assert kinds == 8 * ["recurrent", "recurrent", "sliding"] + 2 * ["recurrent"]
@@ -218,7 +191,7 @@ def test_recurrent_gemma_has_the_parameters_of_its_class_and_windows_in_every_th
 )
 def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +204,7 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
 )
 def test_a_config_that_contradicts_itself_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))
 
 
 def test_kimi_layers_that_are_named_twice_are_refused() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+from tests.importer.published import BIAS, MHA, published
 
 SIZES: dict[str, Any] = {
     "vocab_size": [96, 131],
@@ -25,10 +22,8 @@ SIZES: dict[str, Any] = {
     "tie_word_embeddings": [True, False, "absent"],
     "pad_token_id": [0],
 }
-MHA = {"num_key_value_heads": [2, 4, None, "absent"]}  # classes that read null as one KV head for each head
 HEAD_DIM = {"head_dim": [8, 20, "absent"]}
 BIASES = {"attention_bias": [True, False, "absent"], "mlp_bias": [True, False, "absent"]}
-ATTENTION_BIAS = {"attention_bias": [True, False, "absent"]}
 WINDOW = {"sliding_window": [5, 64, None, "absent"]}
 
 
@@ -58,32 +53,25 @@ FAMILIES: dict[str, dict[str, Any]] = {
     | {"attention_out_bias": [True, False, "absent"]},
     "ernie4_5": SIZES | MHA | HEAD_DIM | {"use_bias": [True, False, "absent"]},
     "helium": SIZES | BIASES | {"head_dim": [square_head_dim]},
-    "apertus": SIZES | MHA | HEAD_DIM | ATTENTION_BIAS,
+    "apertus": SIZES | MHA | HEAD_DIM | BIAS,
     "granite": SIZES | MHA | HEAD_DIM | BIASES,
     "mistral": SIZES | HEAD_DIM | WINDOW,
     "ministral": SIZES | {"head_dim": [8, 20], "sliding_window": [5, "absent"], "layer_types": [some_types, "absent"]},
     "ministral3": SIZES | HEAD_DIM | WINDOW,
     "mixtral": SIZES | HEAD_DIM | WINDOW | {"num_local_experts": [3, "absent"], "num_experts_per_tok": [1, "absent"]},
-    "granitemoe": SIZES
-    | MHA
-    | ATTENTION_BIAS
-    | {"num_local_experts": [4, "absent"], "num_experts_per_tok": [1, "absent"]},
+    "granitemoe": SIZES | MHA | BIAS | {"num_local_experts": [4, "absent"], "num_experts_per_tok": [1, "absent"]},
     "granitemoeshared": SIZES
     | MHA
-    | ATTENTION_BIAS
+    | BIAS
     | {"num_local_experts": [4], "num_experts_per_tok": [2], "shared_intermediate_size": [0, 24, "absent"]},
-    "olmo": SIZES | MHA | ATTENTION_BIAS,
-    "olmo2": SIZES | MHA | HEAD_DIM | ATTENTION_BIAS,
-    "olmo3": SIZES
-    | MHA
-    | HEAD_DIM
-    | ATTENTION_BIAS
-    | {"sliding_window": [5], "layer_types": [some_types, None, "absent"]},
-    "olmoe": SIZES | MHA | ATTENTION_BIAS | {"num_experts": [4, "absent"], "num_experts_per_tok": [2]},
-    "cohere": SIZES | MHA | HEAD_DIM | ATTENTION_BIAS | {"use_qk_norm": [True, False, "absent"]},
+    "olmo": SIZES | MHA | BIAS,
+    "olmo2": SIZES | MHA | HEAD_DIM | BIAS,
+    "olmo3": SIZES | MHA | HEAD_DIM | BIAS | {"sliding_window": [5], "layer_types": [some_types, None, "absent"]},
+    "olmoe": SIZES | MHA | BIAS | {"num_experts": [4, "absent"], "num_experts_per_tok": [2]},
+    "cohere": SIZES | MHA | HEAD_DIM | BIAS | {"use_qk_norm": [True, False, "absent"]},
     "cohere2": SIZES
     | MHA
-    | ATTENTION_BIAS
+    | BIAS
     | {
         "sliding_window": [5, "absent"],
         "layer_types": [some_types, "absent", None],
@@ -108,10 +96,6 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(
     family: str, seed: int, assert_counted: Callable[..., None]
 ) -> None:
     assert_counted({"model_type": [family]} | FAMILIES[family], seed)
-
-
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    return {**json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")), **changes}
 
 
 def test_an_absent_sliding_window_of_mistral_is_the_class_default_and_noted() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +9,7 @@ import pytest
 from kvplan.errors import ConfigError, DtypeError, UnsupportedConfigError
 from kvplan.importer import import_config
 from tests.importer.held import assert_held
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
-
-
-def by_layer(*kinds: Any) -> Any:
-    """A candidate that repeats `kinds` over the layers of the config so far."""
-    return lambda config: [kinds[index % len(kinds)] for index in range(config["num_hidden_layers"])]
+from tests.importer.published import BIAS, MHA, SIZES, by_layer, unquantized
 
 
 def inner_channels(config: dict[str, Any]) -> int:
@@ -25,19 +17,6 @@ def inner_channels(config: dict[str, Any]) -> int:
 
 
 LINEAR, FULL = "linear_attention", "full_attention"
-SIZES: dict[str, Any] = {
-    "vocab_size": [96, 131],
-    "hidden_size": [48, 96],
-    "intermediate_size": [64, 72],
-    "num_hidden_layers": [2, 5],
-    "num_attention_heads": [4, 12],
-    "num_key_value_heads": [1, 2, 4],
-    "max_position_embeddings": [64, "absent"],
-    "tie_word_embeddings": [True, False, "absent"],
-    "pad_token_id": [0],
-}
-MHA = {"num_key_value_heads": [2, 4, None, "absent"]}  # classes that read null as one KV head for each head
-BIAS = {"attention_bias": [True, False, "absent"]}
 MAMBA_2: dict[str, Any] = {
     "mamba_expand": [1, 2, "absent"],
     "mamba_n_heads": [4, 8],
@@ -149,51 +128,46 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(family: st
     assert_held({"model_type": [family]} | FAMILIES[family], seed)
 
 
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in config.items() if key != "quantization_config"} | changes
-
-
 def test_experts_of_nemotron_on_a_latent_have_two_matrices_of_its_width() -> None:
-    model = import_config(published("nvidia__NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"))
+    model = import_config(unquantized("nvidia__NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"))
     assert model.num_params - model.num_active_params == 40 * (512 - 22) * 2 * 2688 * 1024
 
 
 def test_layers_of_nemotron_follow_the_letters_of_the_pattern() -> None:
-    pattern = published("nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")["hybrid_override_pattern"]
-    model = import_config(published("nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"))
+    pattern = unquantized("nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")["hybrid_override_pattern"]
+    model = import_config(unquantized("nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"))
     letters = {"recurrent": "M", "none": "E", "full": "*"}
     assert "".join(letters[layer.cache.kind] for layer in model.layers) == pattern
 
 
 def test_a_layer_of_falcon_h1_keeps_both_a_state_and_keys_and_values() -> None:
-    model = import_config(published("tiiuae__Falcon-H1-0.5B-Instruct"))
+    model = import_config(unquantized("tiiuae__Falcon-H1-0.5B-Instruct"))
     state, inputs = 24 * 64 * 128 * 4, (24 * 64 + 2 * 128) * 4 * 2
     assert model.cache_bytes(1000) == 36 * (state + inputs + 1000 * 2 * 2 * 64 * 2)
 
 
 def test_the_layout_of_mamba_ssm_pads_the_vocabulary_and_names_the_defaults_it_takes() -> None:
-    model = import_config(published("state-spaces__mamba2-130m"))
+    model = import_config(unquantized("state-spaces__mamba2-130m"))
     assert model.vocab_size == 50288
     assert any("defaults of the mamba_ssm package" in note for note in model.notes)
 
 
 def test_the_state_of_a_model_whose_dtype_nobody_states_is_not_guessed_for_an_fp8_cache() -> None:
-    config = published("state-spaces__mamba2-130m")
+    config = unquantized("state-spaces__mamba2-130m")
     with pytest.raises(DtypeError, match="no known engine stores convolution state in fp8; choose bf16"):
         import_config(config).cache_bytes(1, kv_dtype="fp8")
     assert import_config(config, dtype="fp16").cache_bytes(1, kv_dtype="fp8") == 24 * (24 * 64 * 128 * 4 + 1792 * 4 * 2)
 
 
 def test_mamba_keeps_the_same_bytes_at_any_context_and_has_no_kv_heads() -> None:
-    model = import_config(published("state-spaces__mamba2-2.7b"))
+    model = import_config(unquantized("state-spaces__mamba2-2.7b"))
     # 64 layers of 80 heads of 64 x 128 values in float32, and 4 inputs of 5,376 channels
     assert model.cache_bytes(1) == model.cache_bytes(10**6) == 64 * (80 * 64 * 128 * 4 + 5376 * 4 * 2)
     assert model.num_kv_heads is None
 
 
 def test_more_gpus_than_groups_copy_the_channels_that_heads_of_mamba_2_share() -> None:
-    model = import_config(published("nvidia__Nemotron-H-8B-Base-8K"))
+    model = import_config(unquantized("nvidia__Nemotron-H-8B-Base-8K"))
     # 24 layers of 128 heads of 64 x 128 values; 8,192 channels of heads, and 256 of each of 8 groups
     whole, sixteenth = (model.cache_curve("bf16", tensor_parallel=count).fixed_bytes for count in (1, 16))
     assert whole == 24 * (128 * 64 * 128 * 4 + (8192 + 8 * 256) * 4 * 2)
@@ -201,7 +175,7 @@ def test_more_gpus_than_groups_copy_the_channels_that_heads_of_mamba_2_share() -
 
 
 def test_the_shared_transformer_of_zamba_is_stored_once() -> None:
-    config = published("Zyphra__Zamba-7B-v1@tfdefault")
+    config = unquantized("Zyphra__Zamba-7B-v1@tfdefault")
     shared = [layer for layer in import_config(config).layers if any(g.role == "mlp" for g in layer.weights)]
     assert len(shared) == 1
 
@@ -220,7 +194,7 @@ def test_the_shared_transformer_of_zamba_is_stored_once() -> None:
 )
 def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))
 
 
 @pytest.mark.parametrize(
@@ -233,4 +207,4 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
 )
 def test_a_config_that_contradicts_itself_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,29 +9,9 @@ import pytest
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
 from tests.importer.held import assert_held
+from tests.importer.published import BIAS, MHA, SIZES, by_layer, unquantized
 
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
-
-
-def by_layer(*kinds: Any) -> Any:
-    """A candidate that repeats `kinds` over the layers of the config so far."""
-    return lambda config: [kinds[index % len(kinds)] for index in range(config["num_hidden_layers"])]
-
-
-SIZES: dict[str, Any] = {
-    "vocab_size": [96, 131],
-    "hidden_size": [48, 96],
-    "intermediate_size": [64, 72],
-    "num_hidden_layers": [2, 5],
-    "num_attention_heads": [4, 12],
-    "num_key_value_heads": [1, 2, 4],
-    "max_position_embeddings": [64, "absent"],
-    "tie_word_embeddings": [True, False, "absent"],
-    "pad_token_id": [0],
-}
-MHA = {"num_key_value_heads": [2, 4, None, "absent"]}  # classes that read null as one KV head for each head
 HEAD_DIM = {"head_dim": [8, 20]}
-BIAS = {"attention_bias": [True, False, "absent"]}
 LOCAL = {"num_local_experts": [4, 8], "num_experts_per_tok": [2, 3]}
 FAMILIES: dict[str, dict[str, Any]] = {
     "glm4_moe": SIZES
@@ -120,13 +98,8 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(family: st
     assert_held({"model_type": [family]} | FAMILIES[family], seed)
 
 
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in config.items() if key != "quantization_config"} | changes
-
-
 def llama4_text(**changes: Any) -> dict[str, Any]:
-    outer = published("meta-llama__Llama-4-Maverick-17B-128E-Instruct")
+    outer = unquantized("meta-llama__Llama-4-Maverick-17B-128E-Instruct")
     return {**outer["text_config"], **changes}
 
 
@@ -144,32 +117,32 @@ def test_every_second_layer_of_llama_4_maverick_reads_one_of_128_experts() -> No
 
 
 def test_a_sparse_layer_of_minimax_m3_keeps_one_index_key_beside_k_and_v() -> None:
-    model = import_config(published("MiniMaxAI__MiniMax-M3"))
+    model = import_config(unquantized("MiniMaxAI__MiniMax-M3"))
     assert model.cache_bytes_per_token() == 60 * 2 * 4 * 128 * 2 + 57 * 128 * 2
 
 
 def test_windows_of_afmoe_stand_in_three_of_four_layers() -> None:
-    model = import_config(published("arcee-ai__Trinity-Nano-Preview"))
+    model = import_config(unquantized("arcee-ai__Trinity-Nano-Preview"))
     # K and V of 2 heads of 128 values at 2 bytes; a window of 2,048
     assert model.cache_bytes(10**6) == 2 * 2 * 128 * 2 * (42 * 2048 + 14 * 10**6)
 
 
 def test_lists_of_hunyuan_that_state_the_same_number_for_every_layer_are_read_as_that_number() -> None:
-    config = published("tencent__Hunyuan-A13B-Instruct")
+    config = unquantized("tencent__Hunyuan-A13B-Instruct")
     model = import_config(config)
     assert model == import_config({**config, "moe_topk": 8, "moe_intermediate_size": 3072, "num_shared_expert": 1})
     assert model.num_params - model.num_active_params == 32 * 56 * 3 * 4096 * 3072
 
 
 def test_the_router_of_glm_4_5_stays_float32_whatever_the_weight_dtype() -> None:
-    model = import_config(published("zai-org__GLM-4.5-Air"))
+    model = import_config(unquantized("zai-org__GLM-4.5-Air"))
     pinned = 45 * 128 * 4096
     assert model.weight_bytes("bf16") == 2 * model.num_params + 2 * pinned
 
 
 @pytest.mark.parametrize("name", ["zai-org__GLM-4.5-Air", "arcee-ai__Trinity-Nano-Preview", "MiniMaxAI__MiniMax-M3"])
 def test_changing_the_kv_heads_of_a_model_equals_importing_the_changed_config(name: str) -> None:
-    assert import_config(published(name)).with_kv_heads(1) == import_config(published(name, num_key_value_heads=1))
+    assert import_config(unquantized(name)).with_kv_heads(1) == import_config(unquantized(name, num_key_value_heads=1))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +158,7 @@ def test_changing_the_kv_heads_of_a_model_equals_importing_the_changed_config(na
 )
 def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedConfigError, match=message):
-        import_config(published(name, **changes))
+        import_config(unquantized(name, **changes))
 
 
 @pytest.mark.parametrize(
@@ -197,14 +170,16 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
     ],
 )
 def test_a_switch_inside_the_sparse_attention_of_minimax_m3_is_refused(changes: dict[str, Any], message: str) -> None:
-    config = published("MiniMaxAI__MiniMax-M3")
+    config = unquantized("MiniMaxAI__MiniMax-M3")
     config["sparse_attention_config"].update(changes)
     with pytest.raises(UnsupportedConfigError, match=message):
         import_config(config)
 
 
 def test_only_layers_for_further_tokens_that_exist_are_noted() -> None:
-    notes = [import_config(published("zai-org__GLM-4.5-Air", num_nextn_predict_layers=count)).notes for count in (0, 1)]
+    notes = [
+        import_config(unquantized("zai-org__GLM-4.5-Air", num_nextn_predict_layers=count)).notes for count in (0, 1)
+    ]
     assert (notes[0], len(notes[1])) == ((), 1)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
-
-CONFIGS = Path(__file__).parent.parent / "data" / "configs"
+from tests.importer.published import BIAS, published
 
 SIZES: dict[str, Any] = {
     "vocab_size": [96, 131],
@@ -37,11 +34,10 @@ EXPERTS = {
     "mlp_only_layers": [[], [0], [1, 2], None, "absent"],
 }
 HEAD_DIM = {"head_dim": [8, 20]}
-ATTENTION_BIAS = {"attention_bias": [True, False, "absent"]}
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": SIZES | WINDOW | {"head_dim": [20, "absent"]},
-    "qwen3": SIZES | WINDOW | HEAD_DIM | ATTENTION_BIAS,
+    "qwen3": SIZES | WINDOW | HEAD_DIM | BIAS,
     "qwen2_moe": SIZES
     | WINDOW
     | EXPERTS
@@ -49,7 +45,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3_moe": SIZES
     | EXPERTS
     | HEAD_DIM
-    | ATTENTION_BIAS
+    | BIAS
     | {"use_sliding_window": [True, False, "absent"], "sliding_window": [5, None, "absent"]},
 }
 
@@ -60,10 +56,6 @@ def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(
     family: str, seed: int, assert_counted: Callable[..., None]
 ) -> None:
     assert_counted({"model_type": [family]} | FAMILIES[family], seed)
-
-
-def published(name: str, **changes: Any) -> dict[str, Any]:
-    return {**json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")), **changes}
 
 
 def test_a_window_that_is_not_in_use_is_not_counted_and_noted() -> None:

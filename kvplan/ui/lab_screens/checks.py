@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import lab, lab_charts
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.parts import Measure, Prediction, ask, heading, long_work, settle, show_chart, show_measures
-from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import offer_csv, show_table
 
 PROMPT, NEW_TOKENS = [1, 2, 3, 4], 6

@@ -11,7 +11,7 @@ from kvplan import lab
 from kvplan.errors import InputError, shorten
 from kvplan.lab.limits import DTYPES
 from kvplan.lab.shape import POSITIONS
-from kvplan.ui.sidebar import BIND
+from kvplan.ui.address import BIND
 
 MAX_PROMPT, MAX_NEW = 16, 32
 MAX_WORK = 9600  # layers x query heads x head dim x steps: about two seconds of one core

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import lab, lab_charts
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.decoder import Setting, ask_decoder
 from kvplan.ui.lab_screens.parts import (
     Measure,
@@ -19,7 +20,6 @@ from kvplan.ui.lab_screens.parts import (
     show_measures,
     show_verdict,
 )
-from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import show_table
 from kvplan.units import format_exact_bytes
 

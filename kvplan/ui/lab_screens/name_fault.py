@@ -8,8 +8,8 @@ import streamlit as st
 
 from kvplan import lab, lab_charts
 from kvplan.lab.fingerprint import CLEAN, SMALL
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.parts import Measure, Prediction, ask, heading, settle, show_chart, show_measures
-from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import show_table
 
 HIDDEN = "hidden, to be named"

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import lab, lab_charts
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.decoder import Setting, ask_decoder
 from kvplan.ui.lab_screens.parts import (
     Measure,
@@ -20,7 +21,6 @@ from kvplan.ui.lab_screens.parts import (
     show_measures,
     show_verdict,
 )
-from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import show_table
 
 NO_FAULT, ANY_CACHE = "no fault", "as needed"

@@ -7,6 +7,7 @@ import streamlit as st
 
 from kvplan import lab, lab_charts
 from kvplan.lab_charts import Curve
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.parts import (
     Measure,
     Prediction,
@@ -18,7 +19,6 @@ from kvplan.ui.lab_screens.parts import (
     show_measures,
     show_verdict,
 )
-from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import offer_csv, show_table
 from kvplan.units import format_bytes, parse_count
 

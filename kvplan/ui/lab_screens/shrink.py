@@ -6,8 +6,8 @@ import streamlit as st
 
 from kvplan import lab, lab_charts
 from kvplan.lab.heads import TRAINING_STEPS, Trained
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.parts import Measure, Prediction, ask, heading, long_work, settle, show_chart, show_measures
-from kvplan.ui.sidebar import BIND
 
 MAX_STEPS = 40
 SAME, WORSE, MUCH_WORSE = "the same loss", "up to half as much again", "a loss far higher"

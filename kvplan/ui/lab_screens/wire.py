@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import lab, lab_charts
+from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.parts import (
     Measure,
     Prediction,
@@ -16,7 +17,6 @@ from kvplan.ui.lab_screens.parts import (
     show_measures,
     show_verdict,
 )
-from kvplan.ui.sidebar import BIND
 from kvplan.ui.words import show_table
 
 LAYERS, HEAD_DIM, VALUE_BYTES = 2, 16, 4
