@@ -1,8 +1,9 @@
 """Writes presets/models/ from tests/data through the importer: `python tests/make_model_presets.py`.
 
 model_presets.jsonl  which configs become presets and under which ids and names; the dtype where a config states
-                     none, and keys that are left out, each with its reason
+                     none, keys that are left out, each with its reason, and the hf_quant_config.json beside it
 configs/             the published configs
+quant_configs/       the hf_quant_config.json of checkpoints that are marked quantized only there
 config_oracle.jsonl  where each config was read
 """
 
@@ -42,6 +43,7 @@ def preset(row: Row, sources: dict[str, str]) -> Model:
     repo, _, path = read_in.partition(":")
     model = import_config(
         config_of(row),
+        companion_of(row),
         name=row["name"],
         dtype=row.get("dtype"),
         source=f"https://huggingface.co/{row['repo']}; config read in https://github.com/{repo}, {path}",
@@ -53,6 +55,11 @@ def config_of(row: Row) -> Row:
     """The config of a row, less the keys that the row leaves out."""
     config = json.loads((DATA / "configs" / f"{row['config']}.json").read_text(encoding="utf-8"))
     return {key: value for key, value in config.items() if key not in row.get("without", ())}
+
+
+def companion_of(row: Row) -> Path | None:
+    """The hf_quant_config.json beside the config of a row, where it has one."""
+    return DATA / "quant_configs" / f"{row['companion']}.hf_quant_config.json" if "companion" in row else None
 
 
 def _notes(row: Row) -> list[str]:
