@@ -19,47 +19,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import numpy as np
-import plotly.graph_objects as go
 from playwright.sync_api import Browser, Page, sync_playwright
-from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
-from kvplan import charts
-from kvplan.explain import layer_strip
-from kvplan.plan import Scenario, plan
-from kvplan.sweep import sweep
-from kvplan.units import parse_axis
-from tests.browser.conftest import DESKTOP, FLAGS, ROOT, chromium
-
-KV_DTYPES = ("bf16", "fp8", "fp32", "int8_per_token_head")
-"""What the changed widget is set to, in turn: the change that redraws most on both pages."""
-
-AXES = {"map_context_length": "1k..200k+1k", "map_batch_size": "1..100"}
-"""A map of 20,000 points."""
+from tests.benchmarks.floor import APP_QUERIES, KV_DTYPES, bare_server, write_constants
+from tests.benchmarks.visitors import Server, Session, running, wire
+from tests.browser.conftest import DESKTOP, FLAGS, chromium
 
 CHANGED = {"plan": ("memory", "curve"), "sweep": ("fit",)}
 CPU_TARGETS = {"plan": 30, "sweep": 60}
-APP_ADDRESSES = {"plan": "/", "sweep": f"/sweep?{urlencode(AXES)}"}
+APP_ADDRESSES = {"plan": "/", "sweep": f"/sweep?{APP_QUERIES['sweep']}"}
 NUM_SESSIONS = 20
 SESSION_CHANGES = 10
 
@@ -85,105 +65,6 @@ def report_ratio(what: str, values: list[float], floor: list[float], target: flo
     ratio, high = (float(np.percentile(values, q) / np.percentile(floor, q)) for q in (50, 95))
     met = "met" if ratio <= target else "MISSED"
     print(f"{what:62}{ratio:9.2f}{high:9.2f} {'x':3} target {target:5g} median {met}", flush=True)
-
-
-# ------------------------------------------------------------------------------------------------------- servers
-
-
-class Server:
-    """One Streamlit server on a free port; it answers when this returns."""
-
-    def __init__(self, *arguments: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.address = f"localhost:{port}"
-        self.started = time.perf_counter()
-        script, *more = arguments
-        command = [sys.executable, "-m", "streamlit", "run", script, f"--server.port={port}", *more]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-        while not self._answers():
-            time.sleep(0.01)
-
-    def _answers(self) -> bool:
-        if self.process.poll() is not None:
-            raise RuntimeError(f"the server ended with code {self.process.returncode} before it answered")
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/_stcore/health", timeout=2):
-                return True
-        except OSError:
-            return False
-
-    @property
-    def cpu_seconds(self) -> float:
-        """CPU time of all its threads, ended ones too: Linux's clock of another process."""
-        return time.clock_gettime(~self.process.pid << 3 | 2)
-
-    @property
-    def peak_resident(self) -> int:
-        """The most bytes that were ever resident."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-    @property
-    def has_torch(self) -> bool:
-        return "libtorch" in Path(f"/proc/{self.process.pid}/maps").read_text()
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=20)
-
-
-@contextmanager
-def running(*arguments: str) -> Iterator[Server]:
-    server = Server(*arguments)
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def app_server() -> tuple[str, ...]:
-    return ("app.py",)
-
-
-def bare_server(figures: Path) -> tuple[str, ...]:
-    return ("tests/benchmarks/bare_page.py", "--", str(figures))
-
-
-# ----------------------------------------------------------------------------------------------------- constants
-
-
-def plan_figures(scenario: Scenario) -> dict[str, charts.Figure]:
-    """What Plan draws."""
-    p = plan(scenario)
-    table = sweep(scenario, context_length=charts.context_values(p))
-    return {
-        "memory": charts.memory_bar(p),
-        "curve": charts.cache_against_weights(p, table),
-        "strip": charts.layer_strip(layer_strip(scenario.planned_model)),
-    }
-
-
-def sweep_figures(scenario: Scenario) -> dict[str, charts.Figure]:
-    """What Sweep draws of its 20,000 points."""
-    contexts, batches = (parse_axis(text) for text in AXES.values())
-    table = sweep(scenario, context_length=contexts, batch_size=batches)
-    return {"fit": charts.fit_map([charts.Panel("", table)])}
-
-
-def write_constants(path: Path) -> None:
-    """Every figure that the app will show, for the bare page."""
-    first = Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=8)
-    scenarios = {name: first.with_changes(kv_dtype=name) for name in KV_DTYPES}
-    pages = {
-        page: {
-            name: {key: json.loads(go.Figure(figure).to_json()) for key, figure in figures(scenario).items()}
-            for name, scenario in scenarios.items()
-        }
-        for page, figures in (("plan", plan_figures), ("sweep", sweep_figures))
-    }
-    path.write_text(json.dumps(pages), encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------------ widget changes
@@ -273,7 +154,7 @@ def changes_in_turns(visits: list[Visit], count: int) -> list[list[Change]]:
 
 def show_changes(browser: Browser, figures: Path, name: str, count: int) -> None:
     """One page of the app and the bare page's redrawing of it."""
-    with running(*app_server()) as app, running(*bare_server(figures)) as bare:
+    with running("app.py") as app, running(*bare_server(figures)) as bare:
         visits = [
             Visit(app, browser, APP_ADDRESSES[name], CHANGED[name]),
             Visit(bare, browser, f"/?page={name}", CHANGED[name]),
@@ -313,7 +194,7 @@ def show_start(browser: Browser, figures: Path, count: int) -> None:
     """Cold starts in turns."""
     app, bare = [], []
     for _ in range(count):
-        app.append(seconds_to_first_plot(browser, app_server(), "/"))
+        app.append(seconds_to_first_plot(browser, ("app.py",), "/"))
         bare.append(seconds_to_first_plot(browser, bare_server(figures), "/?page=plan"))
     report_floor("Cold start: server's start to first plot", app, "s")
     report_floor("  bare page", bare, "s")
@@ -330,7 +211,7 @@ def show_transfer(browser: Browser) -> None:
     def count(event: dict[str, float], kind: str, size: float) -> None:
         sizes[kind] += int(size)
 
-    with running(*app_server()) as server:
+    with running("app.py") as server:
         page = browser.new_context(viewport=DESKTOP).new_page()
         wire = page.context.new_cdp_session(page)
         wire.send("Network.enable")
@@ -348,38 +229,14 @@ def show_transfer(browser: Browser) -> None:
 # ------------------------------------------------------------------------------------------------------ sessions
 
 
-class Session:
-    """One visitor of Plan without a browser."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self.socket = socket
-        self.widget = ""
-
-    async def run(self, choice: str | None = None) -> int:
-        """One run of the script, with the widget set to `choice`; how many figures arrived."""
-        message = BackMsg()
-        message.rerun_script.query_string = ""
-        if choice is not None:
-            message.rerun_script.widget_states.widgets.add(id=self.widget, string_value=choice)
-        await self.socket.send(message.SerializeToString())
-        figures = 0
-        while True:
-            answer = ForwardMsg.FromString(await self.socket.recv(decode=False))
-            if answer.WhichOneof("type") == "script_finished":
-                return figures
-            element = answer.delta.new_element
-            figures += element.WhichOneof("type") == "plotly_chart"
-            if element.selectbox.query_param_key == "kv":
-                self.widget = element.selectbox.id
-
-
 async def times_of_changes(session: Session, number: int) -> list[float]:
     """Answer times in ms of one session, with a second between its changes, give or take half a second."""
     times, between = [], random.Random(number)
     await asyncio.sleep(between.uniform(0, 1))
     for turn in range(1, SESSION_CHANGES + 1):
         start = time.perf_counter()
-        if await session.run(KV_DTYPES[(turn + number) % len(KV_DTYPES)]) < len(CHANGED["plan"]):
+        answer = await session.run(kv=KV_DTYPES[(turn + number) % len(KV_DTYPES)])
+        if len(answer.figures) < len(CHANGED["plan"]):
             raise RuntimeError("an answer came without its figures")
         times.append(1000 * (time.perf_counter() - start))
         await asyncio.sleep(between.uniform(0.5, 1.5))
@@ -391,8 +248,7 @@ async def times_of_sessions(address: str) -> list[float]:
     async with AsyncExitStack() as open_sockets:
         sessions = []
         for _ in range(NUM_SESSIONS):
-            wire = connect(f"ws://{address}/_stcore/stream", subprotocols=[Subprotocol("streamlit")], max_size=None)
-            sessions.append(Session(await open_sockets.enter_async_context(wire)))
+            sessions.append(Session(await open_sockets.enter_async_context(wire(address))))
             await sessions[-1].run()
         found = await asyncio.gather(*(times_of_changes(one, number) for number, one in enumerate(sessions)))
     return [took for times in found for took in times]
@@ -400,7 +256,7 @@ async def times_of_sessions(address: str) -> list[float]:
 
 def show_sessions() -> None:
     """Twenty visitors at once."""
-    with running(*app_server()) as server:
+    with running("app.py") as server:
         times = asyncio.run(times_of_sessions(server.address))
         resident = server.peak_resident
     report(f"{NUM_SESSIONS} sessions (websocket clients) on Plan: answer", times, "ms", 150, "p95")

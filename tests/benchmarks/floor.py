@@ -1,0 +1,61 @@
+"""What a benchmark lays beside the app: bare_page.py, and the app's own figures as constants for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import urlencode
+
+import plotly.graph_objects as go
+
+from kvplan import charts
+from kvplan.explain import layer_strip
+from kvplan.plan import Scenario, plan
+from kvplan.sweep import sweep
+from kvplan.units import parse_axis
+
+FIRST = Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=8)
+"""What the app plans when nobody has changed anything."""
+
+KV_DTYPES = ("bf16", "fp8", "fp32", "int8_per_token_head")
+"""What the changed widget is set to, in turn: the change that redraws most on both pages."""
+
+AXES = {"map_context_length": "1k..200k+1k", "map_batch_size": "1..100"}
+"""A map of 20,000 points."""
+
+APP_QUERIES = {"plan": "", "sweep": urlencode(AXES)}
+
+
+def bare_server(figures: Path) -> tuple[str, ...]:
+    return ("tests/benchmarks/bare_page.py", "--", str(figures))
+
+
+def plan_figures(scenario: Scenario) -> dict[str, charts.Figure]:
+    """What Plan draws."""
+    p = plan(scenario)
+    table = sweep(scenario, context_length=charts.context_values(p))
+    return {
+        "memory": charts.memory_bar(p),
+        "curve": charts.cache_against_weights(p, table),
+        "strip": charts.layer_strip(layer_strip(scenario.planned_model)),
+    }
+
+
+def sweep_figures(scenario: Scenario) -> dict[str, charts.Figure]:
+    """What Sweep draws of its 20,000 points."""
+    contexts, batches = (parse_axis(text) for text in AXES.values())
+    table = sweep(scenario, context_length=contexts, batch_size=batches)
+    return {"fit": charts.fit_map([charts.Panel("", table)])}
+
+
+def write_constants(path: Path) -> None:
+    """Every figure that the app will show, for the bare page."""
+    scenarios = {name: FIRST.with_changes(kv_dtype=name) for name in KV_DTYPES}
+    pages = {
+        page: {
+            name: {key: json.loads(go.Figure(figure).to_json()) for key, figure in figures(scenario).items()}
+            for name, scenario in scenarios.items()
+        }
+        for page, figures in (("plan", plan_figures), ("sweep", sweep_figures))
+    }
+    path.write_text(json.dumps(pages), encoding="utf-8")

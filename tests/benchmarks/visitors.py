@@ -1,0 +1,177 @@
+"""A server of its own for a benchmark, and visitors without a browser: websocket clients in Streamlit's protocol.
+
+server CPU   the server's utime and stime, as /proc/<pid>/stat counts them, read through the process's CPU clock, whose
+             grain is finer than that file's 10 ms
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Delta_pb2 import Delta
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.PlotlyChart_pb2 import PlotlyChart
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDGETS = ("selectbox", "text_input", "text_area", "button")
+
+
+class Server:
+    """One Streamlit server on a free port; it answers when this returns. What it writes goes to `log`."""
+
+    def __init__(self, *arguments: str, log: Path = Path(os.devnull), **environment: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.address = f"localhost:{port}"
+        self.started = time.perf_counter()
+        script, *more = arguments
+        command = [sys.executable, "-m", "streamlit", "run", script, f"--server.port={port}", *more]
+        with log.open("w") as sink:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+            )
+        while not self._answers():
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the server ended with code {self.process.returncode} before it answered")
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/_stcore/health", timeout=2):
+                return True
+        except OSError:
+            return False
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads, ended ones too: Linux's clock of another process."""
+        return time.clock_gettime(~self.process.pid << 3 | 2)
+
+    @property
+    def resident(self) -> int:
+        """Bytes that are resident now."""
+        return self._status_bytes("VmRSS:")
+
+    @property
+    def peak_resident(self) -> int:
+        """The most bytes that were ever resident."""
+        return self._status_bytes("VmHWM:")
+
+    def _status_bytes(self, name: str) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split(name)[1].split()[0]) * 1024
+
+    @property
+    def has_torch(self) -> bool:
+        return "libtorch" in Path(f"/proc/{self.process.pid}/maps").read_text()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+@contextmanager
+def running(*arguments: str, **more: str) -> Iterator[Server]:
+    server = Server(*arguments, **more)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+# ------------------------------------------------------------------------------------------------------- visitors
+
+
+class Answer(NamedTuple):
+    """What one run of the script sent: figures in their order, headings, and whether an exception was shown."""
+
+    figures: tuple[PlotlyChart, ...]
+    headings: tuple[str, ...]
+    has_exception: bool
+
+
+def wire(address: str) -> AbstractAsyncContextManager[ClientConnection]:
+    """A websocket to a server, as a browser opens it."""
+    return connect(f"ws://{address}/_stcore/stream", subprotocols=[Subprotocol("streamlit")], max_size=None)
+
+
+class Session:
+    """One visitor, on the page of that name; the first page has none."""
+
+    def __init__(self, socket: ClientConnection, page: str = "", query: str = "") -> None:
+        self.socket, self.page, self.query = socket, page, query
+        self.widgets: dict[str, str] = {}
+        self.fragments: dict[str, str] = {}
+        self.values: dict[str, WidgetState] = {}
+
+    async def run(self, **choices: str) -> Answer:
+        """One run of the script, with the text of each widget that is named; all earlier choices stay.
+
+        A widget of a fragment runs only the fragment, as in a browser.
+        """
+        message = BackMsg()
+        rerun = message.rerun_script
+        rerun.query_string, rerun.page_name = self.query, self.page
+        for key, choice in choices.items():
+            self.values[key] = WidgetState(id=self.widgets[key], string_value=choice)
+            rerun.fragment_id = self.fragments[key]
+        rerun.widget_states.widgets.extend(self.values.values())
+        await self.socket.send(message.SerializeToString())
+        return await self._answer()
+
+    async def _answer(self) -> Answer:
+        """Everything up to the end of the run; a run that the script itself starts anew is not over."""
+        seen = _Seen()
+        while True:
+            message = ForwardMsg.FromString(await self.socket.recv(decode=False))
+            kind = message.WhichOneof("type")
+            if kind == "delta" and message.delta.WhichOneof("type") == "new_element":
+                self._learn(message.delta)
+                seen.take(message.delta)
+            elif kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
+                return seen.answer
+
+    def _learn(self, delta: Delta) -> None:
+        """Remember a widget, and which fragment it runs."""
+        kind = delta.new_element.WhichOneof("type")
+        if kind in WIDGETS:
+            identity = getattr(delta.new_element, kind).id
+            key = identity.split("-", 2)[2]  # $$ID-hash-key
+            self.widgets[key], self.fragments[key] = identity, delta.fragment_id
+
+
+class _Seen:
+    """What a run has sent so far."""
+
+    def __init__(self) -> None:
+        self.figures: list[PlotlyChart] = []
+        self.headings: list[str] = []
+        self.has_exception = False
+
+    def take(self, delta: Delta) -> None:
+        element = delta.new_element
+        kind = element.WhichOneof("type")
+        if kind == "plotly_chart":
+            self.figures.append(element.plotly_chart)
+        elif kind == "heading":
+            self.headings.append(element.heading.body)
+        elif kind == "exception":
+            self.has_exception = True
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(tuple(self.figures), tuple(self.headings), self.has_exception)
