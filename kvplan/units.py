@@ -131,9 +131,23 @@ def _three_digits(value: Fraction) -> str:
     return f"{float(value):,.{places}f}"
 
 
-def format_exact_bytes(count: int) -> str:
+def format_exact_bytes(count: int, decimal: bool = False) -> str:
     """Both the rounded and the exact form, for hovers and tables: `1.25 GiB (1,342,177,280 B)`."""
-    return f"{format_bytes(count)} ({count:,} B)"
+    rounded = format_bytes(count, decimal=decimal)
+    return rounded if rounded == f"{count:,} B" else f"{rounded} ({count:,} B)"
+
+
+def format_usd(price: float) -> str:
+    """A price with two decimals, always: `$2.69`."""
+    return f"${price:,.2f}"
+
+
+def counted(count: int, word: str) -> str:
+    """A number with its noun: `1 GPU`, `2 GPUs`, `1,024 tokens`, `2 matrices`."""
+    return f"{count:,} {word if count == 1 else _PLURALS.get(word, word + 's')}"
+
+
+_PLURALS = {"entry": "entries", "copy": "copies", "matrix": "matrices"}
 
 
 def format_tokens(count: int) -> str:

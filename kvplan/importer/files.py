@@ -27,8 +27,19 @@ def json_object(data: bytes, where: str, encoding: str = "utf-8") -> dict[str, A
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{where} holds {type(found).__name__}; an object in braces is needed")
+        raise ConfigError(f"{where} holds {_JSON_KINDS[type(found)]}; an object in braces is needed")
     return found
+
+
+_JSON_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+}
+"""What JSON may hold in place of an object, in words."""
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError
+from kvplan.share import YES_NO
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.units import format_tokens, parse_bytes, parse_count
 
@@ -107,7 +108,7 @@ FIELDS: dict[str, Field] = {
             "tp",
             "tensor_parallel",
             "Number of GPUs",
-            "They share every layer (tensor parallelism); pipeline stages are under More settings.",
+            "They share every layer (tensor parallelism). With pipeline stages: the GPUs of each stage.",
             "1",
             _read_gpus,
             _text,
@@ -153,11 +154,29 @@ FIELDS: dict[str, Field] = {
         Field(
             "pp",
             "pipeline_parallel",
-            "Pipeline stages",
-            "Each stage holds a part of the layers; GPUs are stages times sharing GPUs.",
+            "× stages",
+            "Pipeline stages: each holds a part of the layers, on GPUs of its own.",
             1,
             _read_number,
             _same,
+        ),
+        Field(
+            "dp",
+            "data_parallel",
+            "Replicas (data parallelism)",
+            "They share the batch, each with weights and cache of its own; only routed experts are shared by all.",
+            1,
+            _read_number,
+            _same,
+        ),
+        Field(
+            "ep",
+            "expert_parallel",
+            "Experts stay whole (expert parallelism)",
+            "Each GPU holds some routed experts whole; else every expert is cut over the GPUs of all replicas.",
+            YES_NO[False],
+            lambda text: text == YES_NO[True],
+            lambda value: YES_NO[value],
         ),
         Field(
             "fraction",
@@ -216,6 +235,10 @@ FIELDS: dict[str, Field] = {
     )
 }
 """Every field by its key, in the order of the sidebar."""
+
+
+SETTING_LABELS: dict[str, str] = {field.setting: field.label for field in FIELDS.values() if "_" in field.setting}
+"""Label of each setting by its keyword of `Scenario`, for messages."""
 
 
 def widget_values(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -14,12 +14,25 @@ from kvplan.library import scenario_of
 from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios, load_scenario
+from kvplan.share import YES_NO
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.address import BIND, ENGINE, say_once, take_scenario
 from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.words import show_error
-from kvplan.units import MAX_COUNT
+from kvplan.ui.words import unit as unit
+from kvplan.units import MAX_COUNT, counted
+
+MORE, FORGOTTEN = "More settings", "Easily forgotten"
+FOLDED = {
+    **dict.fromkeys(("dp", "ep", "fraction", "overhead"), MORE),
+    **dict.fromkeys(("images", "prefix", "draft", "adapters"), FORGOTTEN),
+}
+"""The button under which a field is found, for those that are not in sight."""
+
+Slots = dict[str, Any]
+"""By field, the empty place for what is wrong with it."""
+
 
 # ------------------------------------------------------------------------------------------------------ the widgets
 
@@ -28,17 +41,67 @@ def show_sidebar() -> None:
     """Every field of the scenario, with what is wrong beside it."""
     with st.sidebar:
         _example()
-        slots = {key: _with_slot(key) for key in ("model", "gpu", "tp", "ctx", "batch", "kv", "weights", "heads")}
-        with st.popover("More settings", width="stretch"):
-            slots |= {key: _with_slot(key) for key in ("pp", "fraction", "overhead")}
-            st.segmented_control(
-                "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
-                help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.",
-            )  # fmt: skip
-        with st.popover("Easily forgotten", width="stretch"):
-            slots |= {key: _with_slot(key) for key in ("images", "prefix", "draft", "adapters")}
-            _adapter_calculator()
+        slots = _fields("model")
+        slots |= _hardware()
+        product = st.container()
+        slots |= _group("Load", "ctx", "batch")
+        slots |= _group("Precision", "kv", "weights", "heads")
+        slots |= _folded(MORE, _unit)
+        slots |= _folded(FORGOTTEN, _adapter_calculator)
+        with product:
+            _say_product()
         _complain(slots)
+
+
+def _hardware() -> Slots:
+    """Which GPUs, how many, and how the model lies over them."""
+    slots = _group("Hardware", "gpu")
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        for key in ("tp", "pp"):
+            with st.container(width=110):
+                _WIDGETS[key](FIELDS[key])
+    return slots | dict.fromkeys(("tp", "pp"), st.empty())
+
+
+def _say_product() -> None:
+    """The number of GPUs where it is a product; a number that cannot be read is complained of elsewhere."""
+    shared, stages, replicas = str(st.session_state["tp"]), st.session_state["pp"] or 1, st.session_state["dp"] or 1
+    if stages * replicas > 1 and shared.isdecimal():
+        copies = f" × {counted(replicas, 'replica')}" if replicas > 1 else ""
+        total = counted(int(shared) * stages * replicas, "GPU")
+        st.caption(f"{shared} × {counted(stages, 'stage')}{copies} = {total}")
+
+
+def _group(title: str, *keys: str) -> Slots:
+    """Fields under a small title."""
+    st.caption(title)
+    return _fields(*keys)
+
+
+def _fields(*keys: str) -> Slots:
+    """Fields one below the other, each with an empty place for what is wrong."""
+    slots = {}
+    for key in keys:
+        _WIDGETS[key](FIELDS[key])
+        slots[key] = st.empty()
+    return slots
+
+
+def _folded(title: str, more: Callable[[], None]) -> Slots:
+    """Fields behind a button; what is wrong with them is said below the button, where it is seen."""
+    keys = [key for key, button in FOLDED.items() if button == title]
+    with st.popover(title, width="stretch"):
+        for key in keys:
+            _WIDGETS[key](FIELDS[key])
+        more()
+    return dict.fromkeys(keys, st.empty())
+
+
+def _unit() -> None:
+    st.segmented_control(
+        "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
+        help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.",
+    )  # fmt: skip
 
 
 def _adapter_calculator() -> None:
@@ -61,40 +124,42 @@ def _fill_in_adapters() -> None:
         say_once(str(error))
 
 
-def unit() -> str:
-    """The unit of memory that figures and numbers use."""
-    return "GB" if st.session_state.get("unit") == "GB" else "GiB"
+def _complain(slots: Slots) -> None:
+    """Show an error where the field that it belongs to is seen."""
+    key, error = _fault() or (None, None)
+    if key is not None and error is not None:
+        with slots[key].container():
+            show_error(error, f"Not possible: {_where(key)}")
 
 
-def _with_slot(key: str) -> Any:
-    """A field's widget, and the empty place below it for what is wrong."""
-    _WIDGETS[key](FIELDS[key])
-    return st.empty()
+def _where(key: str) -> str:
+    """A field by its label, and the button under which it is found."""
+    label = FIELDS[key].label
+    return f"{label}, under {FOLDED[key]}" if key in FOLDED else label
 
 
-def _complain(slots: Mapping[str, Any]) -> None:
-    """Show an error below the widget that it belongs to."""
-    for key, slot in slots.items():
+def _fault() -> tuple[str | None, KvplanError] | None:
+    """The first thing wrong with the scenario, and the field that it belongs to, where one is named."""
+    for key, field in FIELDS.items():
         try:
-            FIELDS[key].read(st.session_state[key])
+            field.read(st.session_state[key])
         except KvplanError as error:
-            _complain_in(slot, error)
-            return
+            return key, error
     try:
         current()
     except KvplanError as error:
-        named = [slot for key, slot in slots.items() if _names(str(error), FIELDS[key].setting)]
-        if named:
-            _complain_in(named[0], error)
+        return _named(str(error)), error
+    return None
+
+
+def _named(message: str) -> str | None:
+    """The field that a message names; a long name says more than "model" does."""
+    by_length = sorted(FIELDS.values(), key=lambda field: -len(field.setting))
+    return next((field.key for field in by_length if _names(message, field.setting)), None)
 
 
 def _names(message: str, setting: str) -> bool:
     return setting in message or setting.replace("_", " ") in message
-
-
-def _complain_in(slot: Any, error: KvplanError) -> None:
-    with slot.container():
-        show_error(error, "Not possible")
 
 
 def _example() -> None:
@@ -184,6 +249,10 @@ def _count(field: Field) -> None:
     )
 
 
+def _yes_no(field: Field) -> None:
+    _choice(field, list(YES_NO))
+
+
 def _fraction(field: Field) -> None:
     st.number_input(
         field.label, min_value=0.0, max_value=1.0, value=field.default, step=0.05, format="%.3f", key=field.key,
@@ -216,6 +285,8 @@ _WIDGETS = {
     "weights": _weight_dtype,
     "heads": _kv_heads,
     "pp": _count,
+    "dp": _count,
+    "ep": _yes_no,
     "fraction": _fraction,
     "overhead": _overhead,
     "images": _text,
@@ -242,10 +313,11 @@ def current() -> Scenario:
 
 
 def current_or_stop() -> Scenario:
-    """The scenario, or the page ends here with the reason."""
+    """The scenario, or the page ends here with the reason and the place to change it."""
     try:
         return current()
     except KvplanError as error:
         show_error(error)
-        st.caption("Change it in the sidebar.")
+        key = (_fault() or (None,))[0]
+        st.caption("Change it in the sidebar" + ("." if key is None else f": {_where(key)}."))
         st.stop()

@@ -5,6 +5,7 @@ Whatever may hold a visitor's own words goes through `st.text` or a table, which
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -17,9 +18,16 @@ from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
 from kvplan.report import sweep_csv, table_csv
 from kvplan.sweep import AS_PUBLISHED
-from kvplan.units import format_tokens
+from kvplan.ui.fields import SETTING_LABELS
+from kvplan.units import counted as counted
+from kvplan.units import format_bytes, format_exact_bytes, format_tokens
 
 CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+STILL = {"displayModeBar": False}
+"""For a figure too simple to zoom: no toolbar, which on a touch screen always covers a corner."""
+
+UNKNOWN = "–"
+"""What stands in a table for a number that is not known."""
 
 
 class Number(NamedTuple):
@@ -30,10 +38,45 @@ class Number(NamedTuple):
     help: str
 
 
-def show_error(error: KvplanError, headline: str = "This cannot be planned") -> None:
+# ------------------------------------------------------------------------------------------------------ sizes
+
+
+def unit() -> str:
+    """The unit of memory that figures and numbers use: powers of two (GiB) or of ten (GB)."""
+    return "GB" if st.session_state.get("unit") == "GB" else "GiB"
+
+
+def size(count: int) -> str:
+    """Bytes, rounded, in the visitor's kind of unit."""
+    return format_bytes(count, decimal=unit() == "GB")
+
+
+def exact_size(count: int) -> str:
+    """Bytes in the visitor's kind of unit, and exactly."""
+    return format_exact_bytes(count, decimal=unit() == "GB")
+
+
+# ------------------------------------------------------------------------------------------------------ sentences
+
+
+def in_words(message: str, labels: Mapping[str, str] = SETTING_LABELS) -> str:
+    """A message whose names of settings are the labels that a visitor sees.
+
+    labels  label of each setting by its keyword
+    """
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: _label(found[0], labels), message)
+
+
+def _label(name: str, labels: Mapping[str, str]) -> str:
+    return f"“{labels[name]}”" if name in labels else name
+
+
+def show_error(
+    error: KvplanError, headline: str = "This cannot be planned", labels: Mapping[str, str] = SETTING_LABELS
+) -> None:
     """An error in words: a fixed headline, and the message as plain text."""
     st.error(headline, icon=":material/error:")
-    st.text(str(error))
+    st.text(in_words(str(error), labels))
 
 
 def show_warnings(sentences: Iterable[str]) -> None:
@@ -43,7 +86,10 @@ def show_warnings(sentences: Iterable[str]) -> None:
         with st.container(border=True, gap="small"):
             st.warning("Before you trust this", icon=":material/warning:")
             for sentence in found:
-                st.text(sentence)
+                st.text(in_words(sentence))
+
+
+# ------------------------------------------------------------------------------------------------ numbers, figures
 
 
 def show_numbers(numbers: Iterable[Number]) -> None:
@@ -53,13 +99,13 @@ def show_numbers(numbers: Iterable[Number]) -> None:
             st.metric(number.label, number.value, help=number.help, border=True, width="content")
 
 
-def show_chart(figure: Mapping[str, Any], alt: str, key: str) -> None:
+def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[str, Any] = CHART_CONFIG) -> None:
     """A figure as wide as the page, with its text alternative.
 
     Tests validate every figure; validating again on each change costs more than all else on the page.
     """
     drawn = go.Figure(dict(figure), _validate=False)
-    st.plotly_chart(drawn, width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
+    st.plotly_chart(drawn, width="stretch", theme="streamlit", config=dict(config), alt=alt, key=key)
 
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str | None = None) -> None:
@@ -68,13 +114,13 @@ def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str
 
 
 def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
-    """A sortable table; whole numbers carry separators."""
+    """A sortable table; whole numbers carry separators, and a dash stands for what is not known."""
     numbers = {
         str(name): st.column_config.NumberColumn(format="localized")
         for name, kind in table.dtypes.items()
         if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
     }
-    st.dataframe(table, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table")
+    st.dataframe(table, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table", placeholder=UNKNOWN)
 
 
 def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:
@@ -98,11 +144,6 @@ def home() -> str:
     return f"{here.scheme}://{here.netloc}/" if here.netloc else "/"
 
 
-def counted(count: int, word: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
-
-
 def show_beside(things: Mapping[str, Sequence[tuple[str, str]]], key: str) -> None:
     """Facts of two or three things in one table: a row for each fact, a column for each thing."""
     facts = {name: dict(rows) for name, rows in things.items()}
@@ -118,9 +159,28 @@ def tokens(count: int | None, none: str = "no limit") -> str:
 
 def about(scenario: Scenario) -> str:
     """The scenario in one line of plain text."""
-    gpus = f"{scenario.num_gpus} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
-    heads = "" if scenario.num_kv_heads is None else f", {scenario.num_kv_heads} KV heads"
-    return (
-        f"{scenario.model.name} on {gpus}: {scenario.batch_size:,} × {scenario.context_length:,} tokens, "
-        f"cache {scenario.kv_dtype}, weights {scenario.weight_dtype or AS_PUBLISHED}{heads}"
-    )
+    load = f"{scenario.batch_size:,} × {counted(scenario.context_length, 'token')}"
+    return f"{hardware(scenario)}: {load}, {precision(scenario)}"
+
+
+def hardware(scenario: Scenario) -> str:
+    """The model and its GPUs: `Llama 3.1 70B on 4 × H100 SXM5 80GB`."""
+    return f"{scenario.model.name} on {gpus(scenario)}"
+
+
+def gpus(scenario: Scenario) -> str:
+    """The GPUs of one copy of the model, and how many stages they make."""
+    many = f"{scenario.num_gpus:,} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
+    stages = scenario.pipeline_parallel
+    return f"{many} in {counted(stages, 'stage')}" if stages > 1 else many
+
+
+def precision(scenario: Scenario) -> str:
+    """How cache and weights are stored."""
+    heads = "" if scenario.num_kv_heads is None else f", {counted(scenario.num_kv_heads, 'KV head')}"
+    return f"cache {scenario.kv_dtype}, weights {scenario.weight_dtype or AS_PUBLISHED}{heads}"
+
+
+def where_to_change() -> None:
+    """Where the scenario of this page is set: on a phone the sidebar is out of sight."""
+    st.caption("Model, GPU, context and precision are set in the sidebar; on a phone it opens with » at the top left.")
