@@ -1,5 +1,8 @@
 """The server's library of presets, as people change it: read, save, list, check, and move as one zip.
 
+The library is what this server has saved (KVPLAN_PRESETS_DIR) on top of what kvplan ships: of two files with one id
+the server's own wins, and its entry says so.
+
 Whatever comes from outside passes `read_preset` or `preset_from_table`, which bound its size, its depth and the
 work that it can cause. A save is one rename: a reader sees the old file or the new one, whole. It never replaces
 a file that the person has not seen, and the version before stays beside it as `<id>.toml.1`.
@@ -13,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -25,17 +29,21 @@ from kvplan.model import Model
 from kvplan.names import preset_id
 from kvplan.plan import Scenario
 from kvplan.presets import (
+    MAX_KEPT,
     SCHEMA,
-    SHIPPED,
     FileState,
     ScenarioPreset,
     dump_toml,
     file_state,
+    found_file,
     gpu_from_table,
     gpu_to_table,
+    is_nested_over,
+    keeps_own_among_shipped,
     list_gpus,
     list_models,
     list_scenarios,
+    load_file,
     load_gpu,
     load_model,
     load_scenario,
@@ -45,6 +53,7 @@ from kvplan.presets import (
     presets_dir,
     read_toml,
     scenario_from_table,
+    shipped_file,
 )
 
 Preset = Model | Gpu | ScenarioPreset
@@ -58,6 +67,12 @@ MAX_DEPTH = 8
 
 MAX_KEY_PARTS = 8
 """Parts of a dotted key; reading one takes time by the square of its parts."""
+
+MAX_SAVED = 5_000
+"""Presets of a kind in one library: so many at most are saved, whoever saves them."""
+
+LOCK_SECONDS = 10.0
+"""How long a save waits for another one."""
 
 MAX_LAYER_WEIGHTS = 20_000
 """Runs of layers times weights of the largest layer, which every sum goes through; published models have 2,000."""
@@ -162,22 +177,13 @@ def preset_from_table(table: Table, where: str, name: str) -> Preset:
 
 def kind_from_table(kind: Kind, table: Table, where: str, name: str) -> Any:
     """The preset of one kind that `table` describes. Raises PresetError with the field."""
-    _require_shallow(table, where)
+    if is_nested_over(table, MAX_DEPTH):
+        raise PresetError(f"{where} has tables and lists over {MAX_DEPTH} deep; no preset has")
     _require_light(table, where)
     made = kind.from_table(table, where, name)
     if kind is SCENARIO:
         _require_settings(made, where)
     return made
-
-
-def _require_shallow(table: Table, where: str) -> None:
-    level: list[Any] = [table]
-    for _ in range(MAX_DEPTH):
-        groups = [value.values() if isinstance(value, Mapping) else value for value in level]
-        level = [item for group in groups for item in group if isinstance(item, Mapping | list)]
-        if not level:
-            return
-    raise PresetError(f"{where} has tables and lists over {MAX_DEPTH} deep; no preset has")
 
 
 def _require_light(table: Table, where: str) -> None:
@@ -252,13 +258,22 @@ def is_shipped(thing: Model | Gpu) -> bool:
     """Whether this is exactly a preset that every kvplan has, so that its id says all, here and elsewhere."""
     if not is_in_library(thing):
         return False
-    here, path = file_of(kind_of(thing), thing.id), SHIPPED / kind_of(thing).folder / f"{thing.id}.toml"
-    return here == path or (path.is_file() and bool(_shipped(path, file_state(path)) == thing))
+    path = shipped_file(kind_of(thing).folder, thing.id)
+    return _ships(path) and bool(load_file(path) == thing)
 
 
-@lru_cache(maxsize=1024)
-def _shipped(path: Path, _state: FileState) -> Any:
-    return _BY_FOLDER[path.parent.name].from_table(read_toml(path), path.name, path.stem)
+SAVED_LINE = "# saved on a server\n"
+"""How a file starts that `save` wrote. Without a KVPLAN_PRESETS_DIR it stands among the shipped ones and is none."""
+
+
+def _ships(path: Path) -> bool:
+    return path.is_file() and not _is_saved(path, file_state(path))
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _is_saved(path: Path, _state: FileState) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(SAVED_LINE)) == SAVED_LINE.encode()
 
 
 # ---------------------------------------------------------------------------------------------------- fingerprints
@@ -288,13 +303,13 @@ def fingerprint(thing: Model | Gpu) -> str:
 def stored_fingerprint(kind: Kind, name: str) -> str:
     """The fingerprint of a preset of the library; computed once for each state of its file. Raises KvplanError."""
     kind.load(name)  # which says what is wrong, where something is
-    path = file_of(kind, name)
+    path = found_file(kind.folder, name) or file_of(kind, name)
     return _stored_fingerprint(path, file_state(path))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MAX_KEPT)
 def _stored_fingerprint(path: Path, _state: FileState) -> str:
-    return fingerprint(_BY_FOLDER[path.parent.name].load(path.stem))
+    return fingerprint(load_file(path))
 
 
 def _gpu_parts(table: dict[str, Any]) -> tuple[Any, Any]:
@@ -343,6 +358,30 @@ def _change_words(key: str, old: object, new: object) -> str:
     return f"{key} was {shorten(old, 40)}, is {shorten(new, 40)}"
 
 
+MAX_DIFFERENCES = 200
+
+
+def differences(one: Preset, other: Preset) -> tuple[tuple[str, str, str], ...]:
+    """(field, what `one` says, what `other` says) wherever two presets of a kind differ, down to single values."""
+    left, right = (dict(_leaves(kind_of(thing).to_table(thing))) for thing in (one, other))
+    keys = [key for key in dict.fromkeys([*left, *right]) if left.get(key) != right.get(key)]
+    rows = [(key, left.get(key, "not given"), right.get(key, "not given")) for key in keys[:MAX_DIFFERENCES]]
+    more = len(keys) - len(rows)
+    return (*rows, (f"and {more:,} more fields", "", "")) if more else tuple(rows)
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every single value inside with its path, such as layer.full.weights[3].rows."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    else:
+        yield path, shorten(", ".join(map(str, value)) if isinstance(value, list | tuple) else value, 200)
+
+
 # ----------------------------------------------------------------------------------------------------------- saving
 
 
@@ -351,14 +390,37 @@ def is_read_only() -> bool:
     return os.environ.get("KVPLAN_READ_ONLY", "") not in ("", "0")
 
 
+def why_nothing_is_saved() -> str:
+    """Why this server saves no presets, in a sentence; "" where it does. Raises PresetError without a folder."""
+    if is_read_only():
+        return "this server's library is read-only (KVPLAN_READ_ONLY=1)"
+    root = presets_dir()
+    here = [path for path in (root, *(root / kind.folder for kind in KINDS.values())) if path.is_dir()]
+    closed = [path.name for path in here if not os.access(path, os.W_OK | os.X_OK, effective_ids=_CAN_ASK_EFFECTIVE)]
+    return f"the folder {shorten(closed[0])} of this server's library cannot be written" if closed else ""
+
+
+_CAN_ASK_EFFECTIVE = os.access in os.supports_effective_ids
+
+
 def file_of(kind: Kind, name: str) -> Path:
-    """Where the preset called `name` stands, or would stand. Raises InputError."""
+    """Where the server's own preset called `name` stands, or would stand. Raises InputError."""
     return presets_dir() / kind.folder / f"{preset_id(name)}.toml"
 
 
 def version(kind: Kind, name: str) -> str | None:
-    """A mark of the file as it stands now, to be given to `save` again; None where there is none."""
-    return _mark(_bytes_or_none(file_of(kind, name)))
+    """A mark of the file that gives a preset now, to be given to `save` again; None where there is none."""
+    path = found_file(kind.folder, preset_id(name))
+    return None if path is None else _mark(_bytes_or_none(path))
+
+
+def stored_text(kind: Kind, name: str) -> str:
+    """The file that gives a preset, as it stands. Raises PresetError where it cannot be read."""
+    path = found_file(kind.folder, preset_id(name))
+    data = None if path is None else _bytes_or_none(path)
+    if data is None or len(data) > MAX_PRESET_BYTES:
+        raise PresetError(f"{name}.toml has no text to be shown: it is gone, or larger than a preset")
+    return data.decode("utf-8", "replace").removeprefix(SAVED_LINE)
 
 
 def _mark(data: bytes | None) -> str | None:
@@ -406,7 +468,7 @@ def save(preset: Preset, seen: str | None = None) -> Path:
     path = file_of(kind, preset.id)
     if kind is SCENARIO:
         scenario_of(preset)  # type: ignore[arg-type]
-    text = file_text(preset)
+    text = SAVED_LINE + file_text(preset)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.parent):
@@ -417,8 +479,12 @@ def save(preset: Preset, seen: str | None = None) -> Path:
 
 
 def _replace(path: Path, data: bytes, seen: str | None) -> None:
-    before = _bytes_or_none(path)
+    """Write the server's own file; a shipped one that it takes the place of counts as the version before."""
+    now = found_file(path.parent.name, path.stem)
+    before = None if now is None else _bytes_or_none(now)
     _require_seen(path.stem, before, seen)
+    if before is None:
+        _require_room(path.parent)
     for leftover in path.parent.glob(".*.tmp"):  # of a save that died; the lock says that no other is on its way
         leftover.unlink()
     if before is not None:
@@ -431,6 +497,11 @@ def _require_seen(name: str, before: bytes | None, seen: str | None) -> None:
         raise InputError(f"{name} exists already; choose another id, or open it and save it from there")
     if _mark(before) != seen:
         raise InputError(f"{name} was changed by someone else in the meantime; open it again to see what it says now")
+
+
+def _require_room(folder: Path) -> None:
+    if sum(1 for _ in folder.glob("*.toml")) >= MAX_SAVED:
+        raise PresetError(f"the library holds {MAX_SAVED:,} {folder.name} already, the most that it keeps")
 
 
 def previous_file(path: Path) -> Path:
@@ -461,8 +532,20 @@ def _locked(folder: Path) -> Iterator[None]:
     except ImportError:
         raise PresetError("this system cannot lock files, so it saves nothing; download the file instead") from None
     with (folder / ".lock").open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        end = time.monotonic() + LOCK_SECONDS
+        while not _took(lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)):
+            if time.monotonic() > end:
+                raise PresetError("someone else is saving into this library and does not finish; try again")
+            time.sleep(0.01)
         yield
+
+
+def _took(lock: Callable[[], None]) -> bool:
+    try:
+        lock()
+    except BlockingIOError:
+        return False
+    return True
 
 
 def load_previous(kind: Kind, name: str) -> Any | None:
@@ -483,11 +566,17 @@ def duplicate(kind: Kind, name: str, new_id: str, new_name: str | None = None) -
 # ---------------------------------------------------------------------------------------------------------- listing
 
 
+SHIPS, SERVER = "shipped", "this server"
+"""Where an entry comes from."""
+
+
 class Entry(NamedTuple):
     """One file of the library, for a table.
 
     trouble       why it cannot be read, or ""
     has_previous  a version before it is kept
+    origin        SHIPS or SERVER
+    replaces      it stands in the place of a shipped one of the same id
     """
 
     kind: str
@@ -496,20 +585,47 @@ class Entry(NamedTuple):
     source: str
     trouble: str
     has_previous: bool
+    origin: str = SHIPS
+    replaces: bool = False
 
 
 def entries(kind: Kind) -> tuple[Entry, ...]:
     """Every preset of a kind, broken ones included."""
-    return tuple(_entry(kind, name) for name in kind.names())
+    own = presets_dir() / kind.folder
+    read = _entry_among_shipped if keeps_own_among_shipped() else _entry_beside_shipped
+    return tuple(read(kind, own / f"{name}.toml") for name in kind.names())
 
 
-def _entry(kind: Kind, name: str) -> Entry:
-    kept = previous_file(presets_dir() / kind.folder / f"{name}.toml").is_file()
+def entry(kind: Kind, name: str) -> Entry:
+    """One file of the library. Raises InputError."""
+    read = _entry_among_shipped if keeps_own_among_shipped() else _entry_beside_shipped
+    return read(kind, file_of(kind, name))
+
+
+def _entry_among_shipped(kind: Kind, file: Path) -> Entry:
+    return _entry(kind, file)._replace(origin=SHIPS if _ships(file) else SERVER)
+
+
+def _entry_beside_shipped(kind: Kind, file: Path) -> Entry:
+    found = _entry(kind, file)
+    if not file.is_file():
+        return found
+    return found._replace(origin=SERVER, replaces=shipped_file(kind.folder, file.stem).is_file())
+
+
+def _entry(kind: Kind, file: Path) -> Entry:
+    kept = previous_file(file).is_file()
     try:
-        preset = kind.load(name)
+        preset = kind.load(file.stem)
     except KvplanError as error:
-        return Entry(kind.name, name, "", "", str(error), kept)
-    return Entry(kind.name, name, preset.name, _source(preset), "", kept)
+        return Entry(kind.name, file.stem, "", "", str(error), kept)
+    return Entry(kind.name, file.stem, preset.name, _source(preset), "", kept)
+
+
+def shipped_preset(kind: Kind, name: str) -> Any | None:
+    """The shipped preset of that id, which the server's own may replace; None where there is none."""
+    path = shipped_file(kind.folder, name)
+    return load_file(path) if _ships(path) else None
 
 
 def _source(preset: Any) -> str:
@@ -623,6 +739,39 @@ def _read_member(packed: Any, item: Any) -> Preset:
         return read_preset(file.read(MAX_PRESET_BYTES + 1), item.filename)
 
 
+class Standing(NamedTuple):
+    """How a preset stands to the library.
+
+    seen     the version that a save of it replaces, for `save`; None where it is new
+    changes  what differs from it, a sentence each; empty where it is the same or new
+    """
+
+    seen: str | None
+    changes: tuple[str, ...]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no preset of that id."""
+        return self.seen is None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether exactly this is in the library."""
+        return self.seen is not None and not self.changes
+
+
+def standing(preset: Preset) -> Standing:
+    """How `preset` stands to what the library has under its id now. Raises InputError where it has no id."""
+    kind = kind_of(preset)
+    seen = version(kind, preset.id)
+    if seen is None:
+        return Standing(None, ())
+    try:
+        return Standing(seen, changed_fields(kind.load(preset.id), preset))
+    except KvplanError as error:
+        return Standing(seen, (f"what stands there cannot be read: {error}",))
+
+
 class Saved(NamedTuple):
     """What `save_all` did: the files written, and a sentence for each preset that was not."""
 
@@ -630,12 +779,15 @@ class Saved(NamedTuple):
     troubles: tuple[str, ...]
 
 
-def save_all(presets: Iterable[Preset]) -> Saved:
-    """Save presets that are new, models and GPUs before the scenarios that name them; what exists stays as it is."""
+def save_all(presets: Iterable[Preset], seen: Mapping[tuple[str, str], str | None] | None = None) -> Saved:
+    """Save presets, models and GPUs before the scenarios that name them; what exists stays as it is.
+
+    seen  the versions that may be replaced, by the name of the kind and the id
+    """
     paths, troubles = [], []
     for preset in sorted(presets, key=lambda item: list(KINDS).index(kind_of(item).name)):
         try:
-            paths.append(save(preset))
+            paths.append(save(preset, (seen or {}).get((kind_of(preset).name, preset.id))))
         except KvplanError as error:
             troubles.append(f"{kind_of(preset).name} {shorten(preset.id)}: {error}")
     return Saved(tuple(paths), tuple(troubles))

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import StorageFormat, weight_format
@@ -28,6 +28,9 @@ from kvplan.units import whole_number
 SCHEMA = 1
 MAX_FILE_BYTES = 2 * 2**20
 MAX_LAYERS = 10_000
+MAX_KEPT = 4096
+"""Files that stay in memory as they were read."""
+
 SHIPPED = Path(__file__).resolve().parent.parent / "presets"
 
 Table = Mapping[str, Any]
@@ -57,11 +60,28 @@ class ScenarioPreset:
 
 
 def presets_dir() -> Path:
-    """The library: KVPLAN_PRESETS_DIR where it is set, else the presets beside the package."""
+    """Where this server keeps presets of its own: KVPLAN_PRESETS_DIR, or without it the presets beside the package."""
     given = os.environ.get("KVPLAN_PRESETS_DIR")
     if given and not Path(given).is_dir():
-        raise PresetError(f"KVPLAN_PRESETS_DIR is {shorten(given)}, which is no folder")
+        raise PresetError(
+            f"KVPLAN_PRESETS_DIR is {shorten(given)}, which is no folder; make it (empty is enough) or unset it"
+        )
     return Path(given or SHIPPED)
+
+
+def library_dirs() -> tuple[Path, ...]:
+    """The folders that make up the library, each with models, gpus and scenarios: the first that has an id gives it."""
+    return (SHIPPED,) if keeps_own_among_shipped() else (presets_dir(), SHIPPED)
+
+
+def keeps_own_among_shipped() -> bool:
+    """Whether this server saves into the very folder that kvplan ships, since it was given no other."""
+    return presets_dir().resolve() == SHIPPED
+
+
+def shipped_file(folder: str, name: str) -> Path:
+    """Where a preset that kvplan ships stands, or would stand."""
+    return SHIPPED / folder / f"{preset_id(name)}.toml"
 
 
 def list_models() -> tuple[str, ...]:
@@ -81,42 +101,91 @@ def list_scenarios() -> tuple[str, ...]:
 
 def load_model(name: str) -> Model:
     """The model preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
-    path = _find("models", "model", name)
-    return _load_model(path, file_state(path))
+    found: Model = load_file(_find("models", "model", name))
+    return found
 
 
 def load_gpu(name: str) -> Gpu:
     """The GPU preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
-    path = _find("gpus", "GPU", name)
-    return _load_gpu(path, file_state(path))
+    found: Gpu = load_file(_find("gpus", "GPU", name))
+    return found
 
 
 def load_scenario(name: str) -> ScenarioPreset:
     """The scenario preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
-    path = _find("scenarios", "scenario", name)
-    return scenario_from_table(read_toml(path), path.name, path.stem)
+    found: ScenarioPreset = load_file(_find("scenarios", "scenario", name))
+    return found
+
+
+class Readable(NamedTuple):
+    """Presets of a kind that can be read, and a sentence for each file that cannot."""
+
+    presets: tuple[Any, ...]
+    troubles: tuple[str, ...]
+
+
+def readable(names: Iterable[str], load: Callable[[str], Any]) -> Readable:
+    """What `load` gives for each name, so that one broken file does not take the others away."""
+    presets, troubles = [], []
+    for name in names:
+        try:
+            presets.append(load(name))
+        except KvplanError as error:
+            troubles.append(str(error))
+    return Readable(tuple(presets), tuple(troubles))
 
 
 def file_state(path: Path) -> FileState:
-    """What changes whenever the file does: its time alone may not, where two saves follow each other closely."""
-    found = path.stat()
+    """What changes whenever the file does: its time alone may not, where two saves follow each other closely.
+
+    Raises PresetError where the file is gone.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise PresetError(f"{path.name} cannot be read: {error.strerror}") from None
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
+def found_file(folder: str, name: str) -> Path | None:
+    """The file that gives a preset, by the name of its folder and its id; None where there is none.
+
+    Raises PresetError where it is a link to something outside of the library, which is never read.
+    """
+    paths = [root / folder / f"{name}.toml" for root in library_dirs()] if _looks_like_id(name) else []
+    path = next((path for path in paths if path.is_file()), None)
+    if path is not None and path.is_symlink() and not path.resolve().is_relative_to(path.parent.parent.resolve()):
+        raise PresetError(f"{path.name} is a link to a file outside of the library, which is not read")
+    return path
+
+
+def load_file(path: Path) -> Any:
+    """The preset in a file of a library; its folder says what kind. Raises PresetError."""
+    return _load_file(path, file_state(path))
+
+
 def _ids(folder: str) -> tuple[str, ...]:
-    path = presets_dir() / folder
+    return tuple(sorted({name for root in library_dirs() for name in _ids_in(root / folder)}))
+
+
+def _ids_in(path: Path) -> list[str]:
     if not path.is_dir():
-        return ()
-    with os.scandir(path) as entries:  # a page asks often; this is a third of what `glob` takes
-        names = [
-            entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml") and entry.is_file()
-        ]
-    return tuple(sorted(name for name in names if _looks_like_id(name)))  # `presets check` names the others
+        return []
+    try:
+        with os.scandir(path) as entries:  # a page asks often; this is a third of what `glob` takes
+            names = [
+                entry.name.removesuffix(".toml")
+                for entry in entries
+                if entry.name.endswith(".toml") and entry.is_file()
+            ]
+    except OSError as error:
+        raise PresetError(f"the folder {path.name} of presets cannot be read: {error.strerror}") from None
+    return [name for name in names if _looks_like_id(name)]  # `presets check` names the others
 
 
 def _find(folder: str, kind: str, name: str) -> Path:
-    path = presets_dir() / folder / f"{name}.toml"
-    if not isinstance(name, str) or not _looks_like_id(name) or not path.is_file():
+    path = found_file(folder, name)
+    if path is None:
         raise UnknownNameError(kind, shorten(name), _ids(folder))
     return path
 
@@ -128,14 +197,12 @@ def _looks_like_id(name: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=1024)
-def _load_model(path: Path, _state: FileState) -> Model:
-    return model_from_table(read_toml(path), path.name, path.stem)
-
-
-@lru_cache(maxsize=1024)
-def _load_gpu(path: Path, _state: FileState) -> Gpu:
-    return gpu_from_table(read_toml(path), path.name, path.stem)
+@lru_cache(maxsize=MAX_KEPT)
+def _load_file(path: Path, _state: FileState) -> Any:
+    made: dict[str, Callable[..., Any]] = {
+        "models": model_from_table, "gpus": gpu_from_table, "scenarios": scenario_from_table,
+    }  # fmt: skip
+    return made[path.parent.name](read_toml(path), path.name, path.stem)
 
 
 def save_model(model: Model, directory: Path) -> Path:
@@ -178,6 +245,17 @@ def parse_toml(data: bytes, where: str) -> dict[str, Any]:
         raise PresetError(f"{where} is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:  # an int of over 4,300 digits is a plain ValueError
         raise PresetError(f"{where} is not valid TOML: {shorten(error, 120)}") from None
+
+
+def is_nested_over(value: object, depth: int) -> bool:
+    """Whether tables and lists stand inside each other over `depth` deep; found without recursion."""
+    level: list[Any] = [value]
+    for _ in range(depth):
+        groups = [item.values() if isinstance(item, Mapping) else item for item in level]
+        level = [item for group in groups for item in group if isinstance(item, Mapping | list)]
+        if not level:
+            return False
+    return True
 
 
 def dump_toml(table: Table) -> str:
@@ -224,19 +302,18 @@ def _toml_value(value: object) -> str:
 # -------------------------------------------------------------------------------------------------- strict reading
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where in which file a value stands, for messages."""
+class _Place(NamedTuple):
+    """Where in which file a value stands, for messages; the words are made when there is one."""
 
     file: str
-    path: str = ""
+    keys: tuple[str | int, ...] = ()
 
     def at(self, key: str | int) -> _Place:
-        step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else key
-        return _Place(self.file, self.path + step)
+        return _Place(self.file, (*self.keys, key))
 
     def error(self, text: str) -> PresetError:
-        return PresetError(f"{self.file}: {self.path + ' ' if self.path else ''}{text}")
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.keys).removeprefix(".")
+        return PresetError(f"{self.file}: {path + ' ' if path else ''}{text}")
 
 
 def _typed(kind: type, words: str) -> Callable[[Any, _Place], Any]:
@@ -291,23 +368,45 @@ def _layer_cache(value: Any, place: _Place) -> LayerCache:
     return _build(LAYER_KINDS[kind], table, place)
 
 
+class _Known(NamedTuple):
+    """A field of a dataclass: how it is read, and what a table without it means."""
+
+    decode: Callable[[Any, _Place], Any]
+    is_needed: bool
+    may_be_none: bool
+
+
+@lru_cache
+def _known_fields(made: Callable[..., Any]) -> Mapping[str, _Known]:
+    """The fields that a table of `made` may have; asked for once for each row of a file."""
+    return {
+        item.name: _Known(
+            _DECODERS[str(item.type)],
+            item.default is MISSING and item.default_factory is MISSING,
+            str(item.type).endswith("| None"),
+        )
+        for item in fields(made)  # type: ignore[arg-type]
+        if item.init
+    }
+
+
 def _build(made: Callable[..., Made], table: Any, place: _Place) -> Made:
     """A dataclass from a table: every key must be a field, and every field without a default must be there.
 
     TOML has no null: where a field may be None, a missing key says so.
     """
     found = _table(table, place)
-    known = {item.name: item for item in fields(made) if item.init}  # type: ignore[arg-type]
+    known = _known_fields(made)
     for key in found:
         if key not in known:
             near = nearest_names(key, known)
             raise place.error(
                 f"has the unknown key {shorten(key)!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )
-    values = {key: _DECODERS[str(known[key].type)](value, place.at(key)) for key, value in found.items()}
+    values = {key: known[key].decode(value, place.at(key)) for key, value in found.items()}
     for name, item in known.items():
-        if name not in found and item.default is MISSING and item.default_factory is MISSING:
-            if not str(item.type).endswith("| None"):
+        if item.is_needed and name not in found:
+            if not item.may_be_none:
                 raise place.error(f"lacks {name!r}")
             values[name] = None
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kvplan import presets
 from kvplan.errors import InputError, KvplanError, PresetError
 from kvplan.hardware import define_gpu
 from kvplan.library import (
@@ -20,10 +21,13 @@ from kvplan.library import (
     MAX_PRESET_BYTES,
     MODEL,
     SCENARIO,
+    SERVER,
+    SHIPS,
     Preset,
     changed_fields,
     duplicate,
     entries,
+    entry,
     export_zip,
     file_of,
     file_text,
@@ -39,10 +43,12 @@ from kvplan.library import (
     save_all,
     scenario_of,
     scenario_preset,
+    shipped_preset,
+    stored_text,
     version,
 )
 from kvplan.plan import Scenario
-from kvplan.presets import ScenarioPreset, list_gpus, load_gpu, load_model, load_scenario
+from kvplan.presets import ScenarioPreset, list_gpus, load_file, load_gpu, load_model, load_scenario, save_gpu
 from kvplan.units import GIB
 from tests.examples import LLAMA_8B
 
@@ -53,9 +59,10 @@ LLAMA = replace(LLAMA_8B, id="llama")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty library."""
+    """An empty library of a kvplan that ships nothing."""
     monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
     monkeypatch.delenv("KVPLAN_READ_ONLY", raising=False)
+    monkeypatch.setattr(presets, "SHIPPED", tmp_path.parent / "nothing")
     return tmp_path
 
 
@@ -287,17 +294,65 @@ def test_what_changed_between_two_presets_is_said_field_by_field() -> None:
     assert changed_fields(CARD, CARD) == ()
 
 
-def test_only_what_every_kvplan_has_counts_as_shipped(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+@pytest.fixture
+def shipped(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What kvplan ships in these tests: one GPU."""
+    beside = tmp_path_factory.mktemp("shipped")
+    (beside / "gpus").mkdir()
+    save_gpu(CARD, beside / "gpus")
+    monkeypatch.setattr(presets, "SHIPPED", beside)
+    return beside
+
+
+def test_a_library_is_what_is_shipped_and_what_the_team_added(shipped: Path) -> None:
+    save(replace(CARD, id="team"))
+    assert list_gpus() == ("card", "team")
+    assert [(item.id, item.origin, item.replaces) for item in entries(GPU)] == [
+        ("card", SHIPS, False), ("team", SERVER, False),
+    ]  # fmt: skip
+    assert load_gpu("card") == CARD
+
+
+def test_a_team_s_file_wins_over_the_shipped_one_of_the_same_id_and_says_so(shipped: Path, folder: Path) -> None:
+    ours = replace(CARD, usable_bytes=GIB)
+    (folder / "gpus").mkdir()
+    save_gpu(ours, folder / "gpus")
+    assert load_gpu("card") == ours
+    assert (entry(GPU, "card").origin, entry(GPU, "card").replaces) == (SERVER, True)
+    assert shipped_preset(GPU, "card") == CARD
+    assert not is_shipped(ours)
+    assert is_in_library(ours)
+
+
+def test_a_shipped_preset_is_replaced_only_by_who_has_seen_it_and_stays_as_it_was(shipped: Path) -> None:
+    ours = replace(CARD, usable_bytes=GIB)
+    with pytest.raises(InputError, match="card exists already"):
+        save(ours)
+    save(ours, version(GPU, "card"))
+    assert load_gpu("card") == ours
+    assert load_previous(GPU, "card") == CARD
+    assert load_file(shipped / "gpus" / "card.toml") == CARD
+
+
+def test_only_what_every_kvplan_has_counts_as_shipped(shipped: Path) -> None:
+    assert is_shipped(CARD)
+    assert not is_shipped(replace(CARD, usable_bytes=GIB))
+    assert not is_shipped(replace(CARD, id="card-2"))
+    save(replace(CARD, id="card-2"))
+    assert not is_shipped(load_gpu("card-2"))
+    save(CARD, version(GPU, "card"))  # the same once more, as the server's own
+    assert is_shipped(CARD)
+
+
+def test_what_is_saved_among_the_shipped_presets_is_none_of_them(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KVPLAN_PRESETS_DIR")
-    shipped = load_gpu("h100-sxm-80gb")
-    assert is_shipped(shipped)
-    assert not is_shipped(replace(shipped, usable_bytes=GIB))
-    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(folder))
-    assert not is_shipped(shipped)  # another server's library without it
-    save_all([shipped, CARD])
-    assert is_shipped(shipped)
-    assert not is_shipped(CARD)
-    assert is_in_library(CARD)
+    save(replace(CARD, id="saved"))
+    assert [(item.id, item.origin) for item in entries(GPU)] == [("card", SHIPS), ("saved", SERVER)]
+    assert is_shipped(CARD)
+    assert not is_shipped(load_gpu("saved"))
+    assert stored_text(GPU, "saved") == file_text(replace(CARD, id="saved"))
 
 
 # -------------------------------------------------------------------------------------------------- files from outside

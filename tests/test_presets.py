@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kvplan
+from kvplan import presets
 from kvplan.attention import FullAttention, IndexedLatentAttention, LayerCache
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import KvplanError, PresetError, UnknownNameError
@@ -54,10 +55,11 @@ GPU = replace(
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty library."""
+    """An empty library of a kvplan that ships nothing."""
     for name in ("models", "gpus", "scenarios"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
+    monkeypatch.setattr(presets, "SHIPPED", tmp_path / "nothing")
     return tmp_path
 
 
@@ -394,10 +396,9 @@ def test_a_library_that_is_no_folder_is_said(monkeypatch: pytest.MonkeyPatch, tm
         kvplan.list_models()
 
 
-def test_a_file_whose_name_cannot_be_an_id_is_no_preset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
-    (tmp_path / "models" / "folder.toml").mkdir(parents=True)
-    (tmp_path / "models" / "My Model.toml").write_text("schema = 1")
+def test_a_file_whose_name_cannot_be_an_id_is_no_preset(library: Path) -> None:
+    (library / "models" / "folder.toml").mkdir(parents=True)
+    (library / "models" / "My Model.toml").write_text("schema = 1")
     assert kvplan.list_models() == ()
 
 

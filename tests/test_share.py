@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan import library
+from kvplan import presets
 from kvplan.errors import KvplanError, LinkError
 from kvplan.hardware import define_gpu
 from kvplan.library import MODEL, fingerprint, save, version
 from kvplan.plan import Scenario, plan
-from kvplan.presets import save_gpu, save_model
+from kvplan.presets import SHIPPED, save_gpu, save_model
 from kvplan.share import (
     FIELDS,
     LINK_KEYS,
@@ -54,7 +54,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save_model(MODEL_PRESET, tmp_path / "models")
     save_gpu(GPU_PRESET, tmp_path / "gpus")
     monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
-    monkeypatch.setattr(library, "SHIPPED", tmp_path)
+    monkeypatch.setattr(presets, "SHIPPED", tmp_path)
     return tmp_path
 
 
@@ -68,7 +68,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     save_gpu(GPU_PRESET, folder / "gpus")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVPLAN_PRESETS_DIR", str(folder))
-        patch.setattr(library, "SHIPPED", folder)
+        patch.setattr(presets, "SHIPPED", folder)
         yield
 
 
@@ -121,7 +121,7 @@ def test_a_changed_copy_of_a_preset_travels_inside_and_never_passes_as_the_prese
 def test_a_preset_of_this_library_alone_travels_inside_but_is_found_again_here(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(library, "SHIPPED", tmp_path / "elsewhere")
+    monkeypatch.setattr(presets, "SHIPPED", tmp_path / "elsewhere")
     opened = open_link(to_link(Scenario("llama", "card")))
     assert opened.scenario == Scenario("llama", "card")
     assert opened.carried == frozenset()
@@ -209,6 +209,7 @@ FROZEN_LINKS = [line.split("\t") for line in FROZEN.read_text(encoding="utf-8").
 @pytest.mark.parametrize(("link", "meaning"), FROZEN_LINKS, ids=range(len(FROZEN_LINKS)))
 def test_every_link_ever_released_still_opens(link: str, meaning: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KVPLAN_PRESETS_DIR")
+    monkeypatch.setattr(presets, "SHIPPED", SHIPPED)
     opened = open_link(link)
     assert opened.scenario is not None
     assert all("has changed since the link was made" in text for text in opened.troubles)

@@ -31,6 +31,7 @@ from kvplan.importer.safetensors import explain_difference, read_index
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
 from kvplan.names import clean_name
+from kvplan.presets import is_nested_over
 
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_DEPTH = 40
@@ -89,7 +90,8 @@ def import_config(
     called = None if name is None else clean_name(name, "model name")
     with _told_of(config):
         data = read_config(config)
-        _check_depth(data)
+        if is_nested_over(data, MAX_DEPTH):
+            raise ConfigError(f"config.json: objects are nested over {MAX_DEPTH} deep")
         asked = _Asked(data, None if quant_config is None else read_config(quant_config), dtype)
         model = _model(_read(asked, measure, estimate), called, source)
     return model if index is None else _with_stored(model, index)
@@ -234,17 +236,6 @@ def _require_language_head(view: ConfigView) -> None:
     named = next(iter(view.texts("architectures", default=[])), "")
     if _WITHOUT_LANGUAGE_HEAD.fullmatch(named) and named not in _MODELS_WITH_LANGUAGE_HEAD:
         raise view.unsupported(f"architectures names {shorten(named)}, whose head is not that of a language model")
-
-
-def _check_depth(data: object) -> None:
-    """Raise ConfigError where objects and lists are nested deeper than any config."""
-    level: list[Any] = [data]
-    for _ in range(MAX_DEPTH):
-        groups = [value.values() if isinstance(value, Mapping) else value for value in level]
-        level = [item for group in groups for item in group if isinstance(item, Mapping | list)]
-        if not level:
-            return
-    raise ConfigError(f"config.json: objects are nested over {MAX_DEPTH} deep")
 
 
 def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
