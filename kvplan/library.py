@@ -33,6 +33,7 @@ from kvplan.presets import (
     SCHEMA,
     FileState,
     ScenarioPreset,
+    ShelfFile,
     dump_toml,
     file_state,
     found_file,
@@ -53,6 +54,7 @@ from kvplan.presets import (
     presets_dir,
     read_toml,
     scenario_from_table,
+    shelf,
     shipped_file,
 )
 
@@ -590,10 +592,15 @@ class Entry(NamedTuple):
 
 
 def entries(kind: Kind) -> tuple[Entry, ...]:
-    """Every preset of a kind, broken ones included."""
-    own = presets_dir() / kind.folder
+    """Every preset of a kind, broken ones included; made once for each state of the library."""
+    return _entries(kind.name, presets_dir(), shelf(kind.folder))
+
+
+@lru_cache(maxsize=12)
+def _entries(kind_name: str, own: Path, files: tuple[ShelfFile, ...]) -> tuple[Entry, ...]:
+    kind = KINDS[kind_name]
     read = _entry_among_shipped if keeps_own_among_shipped() else _entry_beside_shipped
-    return tuple(read(kind, own / f"{name}.toml") for name in kind.names())
+    return tuple(read(kind, own / kind.folder / f"{name}.toml") for name in sorted({file.id for file in files}))
 
 
 def entry(kind: Kind, name: str) -> Entry:

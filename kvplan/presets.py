@@ -164,23 +164,40 @@ def load_file(path: Path) -> Any:
     return _load_file(path, file_state(path))
 
 
-def _ids(folder: str) -> tuple[str, ...]:
-    return tuple(sorted({name for root in library_dirs() for name in _ids_in(root / folder)}))
+class ShelfFile(NamedTuple):
+    """A preset file of the library as it stands now: where, under which id, and its state."""
+
+    root: Path
+    id: str
+    state: FileState
 
 
-def _ids_in(path: Path) -> list[str]:
-    if not path.is_dir():
-        return []
+def shelf(folder: str) -> tuple[ShelfFile, ...]:
+    """Every preset file of one folder of the library; equal for as long as nothing there changes.
+
+    Raises PresetError where the folder cannot be read.
+    """
+    return tuple(sorted(file for root in library_dirs() for file in _files_in(root, folder)))
+
+
+def _files_in(root: Path, folder: str) -> list[ShelfFile]:
     try:
-        with os.scandir(path) as entries:  # a page asks often; this is a third of what `glob` takes
-            names = [
-                entry.name.removesuffix(".toml")
-                for entry in entries
-                if entry.name.endswith(".toml") and entry.is_file()
-            ]
+        with os.scandir(root / folder) as entries:  # a page asks often; this is a third of what `glob` takes
+            files = [_shelf_file(root, entry) for entry in entries if entry.name.endswith(".toml") and entry.is_file()]
+    except FileNotFoundError:
+        return []
     except OSError as error:
-        raise PresetError(f"the folder {path.name} of presets cannot be read: {error.strerror}") from None
-    return [name for name in names if _looks_like_id(name)]  # `presets check` names the others
+        raise PresetError(f"the folder {folder} of presets cannot be read: {error.strerror}") from None
+    return [file for file in files if _looks_like_id(file.id)]  # `presets check` names the others
+
+
+def _shelf_file(root: Path, entry: os.DirEntry[str]) -> ShelfFile:
+    found = entry.stat()
+    return ShelfFile(root, entry.name.removesuffix(".toml"), (found.st_mtime_ns, found.st_ino, found.st_size))
+
+
+def _ids(folder: str) -> tuple[str, ...]:
+    return tuple(sorted({file.id for file in shelf(folder)}))
 
 
 def _find(folder: str, kind: str, name: str) -> Path:
@@ -251,11 +268,16 @@ def is_nested_over(value: object, depth: int) -> bool:
     """Whether tables and lists stand inside each other over `depth` deep; found without recursion."""
     level: list[Any] = [value]
     for _ in range(depth):
-        groups = [item.values() if isinstance(item, Mapping) else item for item in level]
-        level = [item for group in groups for item in group if isinstance(item, Mapping | list)]
+        groups = [item.values() if type(item) is dict or isinstance(item, Mapping) else item for item in level]
+        nested = [group for group in groups if not _PLAIN.issuperset(map(type, group))]
+        level = [item for group in nested for item in group if type(item) is dict or isinstance(item, Mapping | list)]
         if not level:
             return False
     return True
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""What holds nothing: most tables of a large config hold only this, and are passed over at once."""
 
 
 def dump_toml(table: Table) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,8 @@ from kvplan.cli.options import FITS, Command, dtype_option, find_model
 from kvplan.cli.planning import assumption_lines, bytes_per_token, term_lines
 from kvplan.explain import Term, kinds_sentence, layer_terms, layer_words
 from kvplan.hardware import Gpu
+from kvplan.library import GPU, MODEL, Kind, entries
 from kvplan.model import Model
-from kvplan.presets import list_gpus, list_models, load_gpu, load_model
 from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_count
 
 
@@ -36,12 +37,23 @@ def _show_command(parser: argparse.ArgumentParser) -> None:
 
 def show_models(options: argparse.Namespace) -> int:
     """`models`: every model preset in a line."""
-    models = [load_model(name) for name in list_models()]
+    models = _listed(MODEL)
     if options.json:
         print(json.dumps([_model_to_json(model) for model in models], indent=2))
     else:
         print("\n".join(_model_line(model) for model in models))
     return FITS
+
+
+def _listed(kind: Kind) -> list[Any]:
+    """Every preset of a kind that can be read; what is wrong with the others stands on standard error."""
+    found = entries(kind)
+    for item in found:
+        if item.trouble:
+            print(f"kvplan: left out: {item.trouble}", file=sys.stderr)
+        if item.replaces:
+            print(f"kvplan: {item.id} is this library's own, in place of the shipped one", file=sys.stderr)
+    return [kind.load(item.id) for item in found if not item.trouble]
 
 
 def _model_to_json(model: Model) -> dict[str, Any]:
@@ -71,7 +83,7 @@ def _model_line(model: Model) -> str:
 
 def show_gpus(options: argparse.Namespace) -> int:
     """`gpus`: every GPU preset in a line."""
-    gpus = [load_gpu(name) for name in list_gpus()]
+    gpus = _listed(GPU)
     if options.json:
         print(json.dumps([_gpu_to_json(gpu) for gpu in gpus], indent=2))
     else:

@@ -1,4 +1,4 @@
-"""`presets check`, `log` and `parity`: is this right?"""
+"""`presets`, `log` and `parity`: is this right?"""
 
 from __future__ import annotations
 
@@ -12,19 +12,31 @@ from kvplan.engines.compare import Line, compare
 from kvplan.engines.log import MAX_LOG_BYTES, LogFigures, overhead_total, overheads_of, read_log
 from kvplan.engines.recognise import preset_of
 from kvplan.errors import InputError, shorten
+from kvplan.library import KINDS
 from kvplan.presets import load_gpu, load_model
+from kvplan.schema import json_schema_text
 from kvplan.units import format_bytes, parse_count
 
 # -------------------------------------------------------------------------------------------------------- presets
 
 
 def _presets_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("check",))
-    parser.add_argument("folder", help="a folder with models, gpus or scenarios in it")
-    parser.set_defaults(run=run_presets)
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=type(parser))
+    check = actions.add_parser("check", help="what is wrong in a folder of presets, with file and line")
+    check.add_argument("folder", help="a folder with models, gpus or scenarios in it")
+    check.set_defaults(run=run_check)
+    schema = actions.add_parser("schema", help="the JSON Schema of preset files, for editors")
+    schema.add_argument("kind", choices=[kind.lower() for kind in KINDS])
+    schema.set_defaults(run=run_schema)
 
 
-def run_presets(options: argparse.Namespace) -> int:
+def run_schema(options: argparse.Namespace) -> int:
+    """`presets schema KIND`: the JSON Schema of a kind of preset file."""
+    print(json_schema_text(next(kind for kind in KINDS if kind.lower() == options.kind)), end="")
+    return FITS
+
+
+def run_check(options: argparse.Namespace) -> int:
     """`presets check DIR`: everything that is wrong, with file and line. Status 0 where nothing is."""
     problems = check_directory(Path(options.folder))
     print("\n".join(map(str, problems)) or "nothing is wrong")
@@ -98,7 +110,7 @@ def run_parity(options: argparse.Namespace) -> int:
 
 
 COMMANDS = (
-    Command("presets", "what is wrong in a folder of presets", _presets_command),
+    Command("presets", "what is wrong in a folder of presets, and JSON Schemas for editors", _presets_command),
     Command("log", "an engine's start-up log beside the plan", _log_command),
     Command("parity", "a checkpoint's cached logits against uncached ones", _parity_command),
 )
