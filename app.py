@@ -33,6 +33,7 @@ def show() -> None:
     st.set_page_config(page_title="kvplan", page_icon=str(UI / "icon.svg"), layout="wide")
     warm_up()
     from kvplan.ui.address import read_address, show_address_trouble
+    from kvplan.ui.address_bar import keep_address
     from kvplan.ui.sidebar import show_sidebar
 
     read_address()
@@ -51,8 +52,13 @@ def show() -> None:
         position="top",
     )
     show_sidebar()
-    show_address_trouble()
-    page.run()
+    keep_address(page.url_path)
+    trouble = st.container()
+    try:
+        page.run()
+    finally:  # a page that stops early has not used everything either
+        with trouble:
+            show_address_trouble()
 
 
 if __name__ == "__main__":  # Streamlit runs the script

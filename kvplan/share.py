@@ -19,6 +19,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -79,6 +80,15 @@ def _fraction(text: str) -> float:
         raise InputError(f"{shorten(text)!r} is not a number") from None
 
 
+def _yes_or_no(text: str) -> bool:
+    if text not in YES_NO:
+        raise InputError(f"{quoted(text)} is neither yes nor no")
+    return text == "yes"
+
+
+YES_NO = ("no", "yes")
+"""How a link writes False and True."""
+
 FIELDS: tuple[LinkField, ...] = (
     LinkField("model", "model", str, None),
     LinkField("gpu", "gpu", str, None),
@@ -96,6 +106,8 @@ FIELDS: tuple[LinkField, ...] = (
     LinkField("adapter_bytes", "adapters", parse_bytes, 0),
     LinkField("draft_model", "draft", _text_or_none, None),
     LinkField("engine", "engine", _text_or_none, None),
+    LinkField("data_parallel", "dp", parse_count, 1),
+    LinkField("expert_parallel", "ep", _yes_or_no, False),
 )
 """Every field of version 1, in the order of a link. Frozen: later versions add, they never change these."""
 
@@ -144,28 +156,36 @@ def to_link(scenario: Scenario) -> str:
     Raises LinkError where a model or GPU of the user's own is too large to travel inside it.
     """
     require_scenario(scenario)
-    return _query(to_fields(scenario))
+    return "?" + query_text(to_fields(scenario))
 
 
 def to_fields(scenario: Scenario) -> dict[str, str]:
     """The keys and values of the link of `scenario`. Raises LinkError."""
-    values = dict.fromkeys((field.key for field in FIELDS), "")
-    values |= {field.key: _written(getattr(scenario, field.setting)) for field in _SETTING_FIELDS}
+    return written_fields({field.setting: getattr(scenario, field.setting) for field in FIELDS})
+
+
+def written_fields(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Keys and values of a link for settings by keyword, which need not be a plan; a missing one is the default.
+
+    Raises LinkError where a model or GPU cannot travel in a link.
+    """
+    values = {field.key: _written(settings.get(field.setting, field.default)) for field in FIELDS}
     extra: dict[str, str] = {}
     for thing in THINGS:
-        found = getattr(scenario, thing.setting)
+        found = settings.get(thing.setting)
         if found is not None:
             values[thing.key] = _sound_id(found.id)
             extra |= _named_or_carried(thing, found)
     return {"v": str(VERSION), **values, **extra}
 
 
-def _query(fields: Mapping[str, str]) -> str:
-    text = "?" + urlencode(fields)
-    if len(text) > MAX_LINK_CHARACTERS:
+def query_text(fields: Mapping[str, str]) -> str:
+    """Keys and values as they stand behind the `?` of a link. Raises LinkError beyond MAX_LINK_CHARACTERS."""
+    text = urlencode(fields)
+    if len(text) >= MAX_LINK_CHARACTERS:
         carried = " and ".join(thing.noun for thing in THINGS if any(_is_key(key, thing.file_key) for key in fields))
         raise LinkError(
-            f"the link would have {len(text):,} characters and at most {MAX_LINK_CHARACTERS:,} are read: send the "
+            f"the link would have {len(text) + 1:,} characters and at most {MAX_LINK_CHARACTERS:,} are read: send the "
             f"{carried or 'scenario'} as a preset file instead"
         )
     return text
@@ -176,6 +196,8 @@ def _is_key(key: str, name: str) -> bool:
 
 
 def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return YES_NO[value]
     return "" if value is None else str(value)
 
 
@@ -192,6 +214,7 @@ def _named_or_carried(thing: LinkThing, found: Any) -> dict[str, str]:
     return {thing.file_key: _packed(thing, found)}
 
 
+@lru_cache(maxsize=64)
 def _packed(thing: LinkThing, found: Any) -> str:
     """The preset file of `found`, packed; read back once, so that no link is made that does not open."""
     try:
@@ -434,10 +457,15 @@ def to_comparison_link(scenarios: Sequence[Scenario]) -> str:
     """
     if not 2 <= len(scenarios) <= MAX_COMPARED:
         raise LinkError(f"{len(scenarios)} scenarios are given; a comparison has 2 to {MAX_COMPARED}")
-    fields = to_fields(scenarios[0])
-    for letter, scenario in zip(_LETTERS[1:], scenarios[1:], strict=False):
+    return "?" + query_text(compared_fields(to_fields(scenarios[0]), scenarios[1:]))
+
+
+def compared_fields(first: Mapping[str, str], others: Sequence[Scenario]) -> dict[str, str]:
+    """The keys and values of a comparison, the first scenario's as they are given. Raises LinkError."""
+    fields = dict(first)
+    for letter, scenario in zip(_LETTERS[1:], others, strict=False):
         fields |= {f"{letter}.{key}": text for key, text in to_fields(scenario).items()}
-    return _query(fields)
+    return fields
 
 
 def from_comparison_link(text: str) -> tuple[Scenario, ...]:

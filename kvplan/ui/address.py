@@ -1,31 +1,35 @@
-"""The address: a versioned link is read once, when a session starts, and what of it was not used is said once.
+"""The address of a page: what it says is read when a session starts and when the browser goes back.
 
-Each widget of the scenario is bound to the address under its field's key.
+The address itself is kept by `address_bar`. Widgets of pages that are bound to it (BIND) hold the pages' own
+settings; the scenario's keys belong to the link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
-from kvplan.share import LINK_KEYS, open_fields
+from kvplan.share import OpenedLink, comparison_keys, open_comparison
+from kvplan.ui.compared import keep_compared
 from kvplan.ui.fields import FIELDS, widget_values
 from kvplan.ui.library import known_gpu, known_model
 
-_STARTED, _ADDRESS, _TROUBLE = "started", "address", "link_trouble"
-PAGE_KEYS = frozenset(
-    {"q", "browse", "define", "compare", "compare_gpus", "filter", "kind", "unit", "engine_view", "engine_version"}
-)
-"""Keys of pages that may stand in an address beside a link's."""
+_STARTED, _ASKED, _TROUBLE = "started", "asked", "link_trouble"
+MAX_SAID = 300
+"""Characters of an address that are repeated to the visitor."""
 
 ENGINE = "engine"
 """Key of the engine, whose widget stands on a page of its own; no byte of a plan depends on it."""
 
 BIND: Any = "query-params"
+
+_KEYS = frozenset(comparison_keys())
 
 
 def say_once(trouble: str) -> None:
@@ -34,29 +38,45 @@ def say_once(trouble: str) -> None:
 
 
 def read_address() -> None:
-    """Once a session: take a versioned link as the scenario, and remember what the address said."""
-    if st.session_state.get(_STARTED):
+    """Take the address as the scenario where a session starts, or where the browser went back or forward to it."""
+    if st.session_state.get(_STARTED) and not _went_back():
         return
     st.session_state[_STARTED] = True
-    given = st.query_params.to_dict()
-    if "v" in given:
-        _take_link(given)
-        st.rerun()  # else the widgets would take their first values from the link again, damaged ones too
-    else:
-        st.session_state[_ADDRESS] = {key: text for key, text in given.items() if key in FIELDS}
+    given = {key.removeprefix("amp;"): st.query_params.get_all(key) for key in st.query_params}
+    link = [(key, text) for key, texts in given.items() for text in texts if key in _KEYS]
+    st.session_state[_ASKED] = {key: texts for key, texts in given.items() if key not in _KEYS}
+    if link:
+        _take_link(link)
 
 
-def _take_link(given: Mapping[str, str]) -> None:
-    """Open what the link describes; what could not be used is said once."""
-    for key in LINK_KEYS:
-        st.query_params.pop(key, None)
-    pages = {key: text for key, text in given.items() if key in LINK_KEYS or key not in PAGE_KEYS}
-    opened = open_fields(pages, _stand_in())
-    if opened.scenario is not None:
-        take_scenario(opened.scenario)
-        st.query_params.update(_shown_in_address())
-    if opened.sentence:
-        st.session_state[_TROUBLE] = opened.sentence
+def _went_back() -> bool:
+    """Whether the browser's own Back or Forward asked for this run."""
+    run = get_script_run_ctx()
+    return run is not None and run.is_history_navigation
+
+
+def _take_link(link: list[tuple[str, str]]) -> None:
+    """Open what a link describes; what could not be used is said once."""
+    first, *others = open_comparison(urlencode(_completed(link)), _stand_in())
+    if first.scenario is not None:
+        take_scenario(first.scenario)
+    if others:
+        keep_compared(opened.scenario for opened in others if opened.scenario is not None)
+    if said := _sentence((first, *others)):
+        say_once(said)
+
+
+def _completed(link: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """An address that somebody wrote by hand names no version, and what it leaves out is as usual."""
+    if any(key == "v" for key, _ in link):
+        return link
+    usual = {"v": "1", **{key: FIELDS[key].default for key in ("model", "gpu")}}
+    given = {key for key, _ in link}
+    return [*((key, text) for key, text in usual.items() if key not in given), *link]
+
+
+def _sentence(opened: Iterable[OpenedLink]) -> str:
+    return "; ".join(one.sentence for one in opened if one.sentence)
 
 
 def _stand_in() -> Scenario | None:
@@ -65,12 +85,6 @@ def _stand_in() -> Scenario | None:
         return Scenario(FIELDS["model"].default, FIELDS["gpu"].default)
     except KvplanError:
         return None
-
-
-def _shown_in_address() -> dict[str, str]:
-    """What the address holds of the widgets' values: all but the defaults, as the widgets themselves keep it."""
-    values = {key: st.session_state[key] for key in FIELDS}
-    return {key: str(value) for key, value in values.items() if value != FIELDS[key].default}
 
 
 def take_scenario(scenario: Scenario) -> None:
@@ -87,25 +101,31 @@ def take_scenario(scenario: Scenario) -> None:
         st.session_state[ENGINE] = scenario.engine
 
 
-def _stands(key: str, text: str) -> bool:
-    """Whether a widget holds what the address said, however its number was written: 1 and 1.0, 8 and 08."""
-    value = str(st.session_state.get(key))
+def show_address_trouble() -> None:
+    """Say once, in one sentence, what of a link or an address was not used; to be called after the page."""
+    trouble = st.session_state.pop(_TROUBLE, None)
+    asked: Mapping[str, list[str]] = st.session_state.pop(_ASKED, {})
+    unused = [f"{key}={text}" for key, texts in asked.items() if not _stands(key, texts) for text in texts]
+    said = [trouble] if trouble else []
+    if unused:
+        said.append(f"this page does not use {', '.join(unused)}"[:MAX_SAID])
+    if said:
+        st.warning("Not everything could be used", icon=":material/warning:")
+        st.text("; ".join(said))
+
+
+def _stands(key: str, texts: list[str]) -> bool:
+    """Whether a widget of the page holds what the address said, however its numbers were written: 1 and 1.0."""
+    if key not in st.session_state:
+        return False
+    value = st.session_state[key]
+    held = list(value) if isinstance(value, list | tuple) else [value]
+    return len(held) == len(texts) and all(map(_is_same, held, texts))
+
+
+def _is_same(value: object, text: str) -> bool:
+    said = str(value).lower() if isinstance(value, bool) else str(value)
     try:
-        return value == text or float(value) == float(text)
+        return said == text or float(said) == float(text)
     except ValueError:
         return False
-
-
-def show_address_trouble() -> None:
-    """Say once what of a link or an address was not used."""
-    trouble = st.session_state.pop(_TROUBLE, None)
-    if trouble is not None:
-        st.warning("Not everything could be used", icon=":material/warning:")
-        st.text(trouble)
-    asked = st.session_state.pop(_ADDRESS, {})
-    unused = [f"{key}={text}" for key, text in asked.items() if not _stands(key, text)]
-    if unused:
-        st.warning(
-            "A part of the address was not understood, and the usual value stands instead.", icon=":material/warning:"
-        )
-        st.text(", ".join(unused)[:300])

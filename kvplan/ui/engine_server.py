@@ -69,7 +69,7 @@ def ask_launch(scenario: Scenario) -> Launch:
         st.text(shorten(asked))
     with st.container(horizontal=True):
         # Ids and no labels: the address carries what the list shows, and a link writes the id.
-        engine = st.selectbox("Engine", list(ENGINES), key=ENGINE, width=260, bind=BIND, persist_state="session")
+        engine = st.selectbox("Engine", list(ENGINES), key=ENGINE, width=260, persist_state="session")
         version = ""
         if engine == "vllm":
             version = st.text_input(

@@ -188,9 +188,7 @@ def _choice(field: Field, options: list[str], **more: Any) -> None:
     now = st.session_state.get(field.key, field.default)
     known = options if now in options or not more.get("accept_new_options") else [*options, now]
     index = known.index(field.default) if field.default in known else 0
-    st.selectbox(
-        field.label, [item for item in known if item], index=index, key=field.key, help=field.help, bind=BIND, **more
-    )
+    st.selectbox(field.label, [item for item in known if item], index=index, key=field.key, help=field.help, **more)
 
 
 def _model(field: Field) -> None:
@@ -244,9 +242,7 @@ def kv_head_choices(model: Model) -> tuple[int, ...]:
 
 
 def _count(field: Field) -> None:
-    st.number_input(
-        field.label, min_value=1, max_value=MAX_COUNT, value=field.default, key=field.key, help=field.help, bind=BIND
-    )
+    st.number_input(field.label, min_value=1, max_value=MAX_COUNT, value=field.default, key=field.key, help=field.help)
 
 
 def _yes_no(field: Field) -> None:
@@ -256,14 +252,13 @@ def _yes_no(field: Field) -> None:
 def _fraction(field: Field) -> None:
     st.number_input(
         field.label, min_value=0.0, max_value=1.0, value=field.default, step=0.05, format="%.3f", key=field.key,
-        help=field.help, bind=BIND,
+        help=field.help,
     )  # fmt: skip
 
 
 def _text(field: Field, placeholder: str | None = None) -> None:
     st.text_input(
         field.label, value=field.default, key=field.key, help=field.help, placeholder=placeholder, max_chars=30,
-        bind=BIND,
     )  # fmt: skip
 
 

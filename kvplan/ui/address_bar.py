@@ -1,0 +1,139 @@
+"""The browser's address bar: on every page, at every moment, a complete link of the scenario.
+
+One small script in the page writes it, always in the place of the entry that stands in the history. So a change of a
+widget makes no entry, and each page keeps the address that it was left with.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from kvplan.errors import KvplanError, LinkError
+from kvplan.hardware import Gpu
+from kvplan.library import is_shipped
+from kvplan.model import Model
+from kvplan.presets import dump_toml
+from kvplan.share import LINK_KEYS, THINGS, LinkThing, compared_fields, query_text, written_fields
+from kvplan.ui.address import ENGINE
+from kvplan.ui.compared import compared
+from kvplan.ui.fields import FIELDS, NO_DRAFT, Field
+from kvplan.ui.library import find_gpu, find_model
+
+COMPARE_PAGE = "compare"
+
+_SCRIPT = """
+// Keys of the link, with the letter of a compared scenario before them; all others belong to the pages.
+const OURS = /^([bcd][.])?(KEYS)$/;
+let link = "", session = "";
+
+function completed(address) {
+  const url = new URL(address, location.href);
+  const others = [...url.searchParams].filter(([key]) => !OURS.test(key));
+  url.search = new URLSearchParams([...new URLSearchParams(link), ...others]).toString();
+  return url;
+}
+
+// An address of the same page is no new place. Right before another page comes, the server takes the settings of the
+// page that is left out of the address; its entry in the history keeps them.
+function takeOver() {
+  const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
+  let before = "", since = -Infinity;
+  history.replaceState = (state, title, address) => replace(state, title, completed(address ?? location.href));
+  history.pushState = (state, title, address) => {
+    const url = completed(address ?? location.href), recent = performance.now() - since < 1000;
+    if (url.pathname === location.pathname) {
+      if (!recent) [before, since] = [location.href, performance.now()];
+      return replace(state, title, url);
+    }
+    if (recent) replace(history.state, title, before);
+    since = -Infinity;
+    push(state, title, url);
+  };
+}
+
+export default function ({data}) {
+  if (session === "") takeOver();
+  // A server that started anew knows nothing of this page: open it from the address, which says all.
+  else if (session !== data.session) return location.reload();
+  link = data.link;
+  session = data.session;
+  if (completed(location.href).href !== location.href) history.replaceState(history.state, "", location.href);
+}
+""".replace("KEYS", "|".join(sorted(LINK_KEYS)))
+
+_bar: Any = st.components.v2.component(
+    "kvplan_address", js=_SCRIPT, css=".st-key-address_bar { display: none }", isolate_styles=False
+)
+
+
+def keep_address(page: str) -> None:
+    """Have the browser's address say what the widgets hold; `page` is the path of the page that is shown."""
+    settings = _settings()
+    try:
+        others = compared() if page == COMPARE_PAGE else ()
+        query = query_text(compared_fields(written_fields(settings), others))
+    except LinkError as error:
+        query = urlencode(_without_files(settings))
+        _offer_files(settings, error)
+    _bar(key="address_bar", data={"link": query, "session": _session()})
+
+
+def _session() -> str:
+    """A word that differs for every session."""
+    word: str = st.session_state.setdefault("session", secrets.token_hex(8))
+    return word
+
+
+def _settings() -> dict[str, Any]:
+    """What the widgets hold, by keyword of `Scenario`."""
+    return {**{field.setting: _read(field) for field in FIELDS.values()}, "engine": st.session_state.get(ENGINE)}
+
+
+def _read(field: Field) -> Any:
+    """What a widget stands for; text that cannot be read is written as it is, and opens with the reason."""
+    held = st.session_state[field.key]
+    read: Callable[[Any], Any] = _FINDERS.get(field.key) or field.read
+    try:
+        return read(held)
+    except KvplanError:
+        return None if field.key in _FINDERS else held
+
+
+def _find_draft(name: str) -> Model | None:
+    return None if name == NO_DRAFT else find_model(name)
+
+
+_FINDERS: dict[str, Callable[[str], Any]] = {"model": find_model, "gpu": find_gpu, "draft": _find_draft}
+
+
+# -------------------------------------------------------------------------------------------- what no link can carry
+
+
+def _own(settings: Mapping[str, Any]) -> dict[LinkThing, Model | Gpu]:
+    """The models and GPUs that only a file can carry."""
+    found = {thing: settings[thing.setting] for thing in THINGS}
+    return {thing: value for thing, value in found.items() if value is not None and not is_shipped(value)}
+
+
+def _without_files(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The link's fields with nothing but the names of what it cannot carry."""
+    own = _own(settings)
+    fields = written_fields({**settings, **dict.fromkeys(thing.setting for thing in own)})
+    return {**fields, **{thing.key: found.id for thing, found in own.items()}}
+
+
+def _offer_files(settings: Mapping[str, Any], error: LinkError) -> None:
+    """Say that the address does not carry the scenario, and give the files that do."""
+    with st.container(border=True, gap="small"):
+        st.warning("The address cannot carry this scenario", icon=":material/warning:")
+        st.text(f"{error}.")
+        for thing, found in _own(settings).items():
+            st.download_button(
+                f"{thing.noun.capitalize()} as a preset file", dump_toml(thing.kind.to_table(found)),
+                f"{found.id}.toml", "text/plain", key=f"carry_{thing.key}", on_click="ignore",
+            )  # fmt: skip
