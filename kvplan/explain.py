@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kvplan.attention import CachePart, CacheTerm, LayerCache, StatePart, add_up, rows_per_gpu
 from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
-from kvplan.model import ROLES, Layer, Model, Stage, WeightGroup, as_weight_format
-from kvplan.plan import MemoryPlan
+from kvplan.fleet import Lengths, UserPlan, first_full
+from kvplan.model import ROLES, Layer, Model, PlacedGroup, Stage, as_weight_format
+from kvplan.plan import MemoryPlan, Scenario
+from kvplan.units import counted, format_usd
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Which layers keep every token: window, latent, recurrent and shared layers keep less, and count as they are.",
@@ -24,9 +26,9 @@ FORMULA_LETTERS: tuple[tuple[str, str], ...] = (
     ("2", "keys and values"),
     ("L", "layers"),
     ("H", "KV heads"),
-    ("D", "head_dim"),
-    ("S", "context_length"),
-    ("B", "batch_size"),
+    ("D", "head dimension"),
+    ("S", "context length"),
+    ("B", "sequences at once"),
     ("b", "bytes a value"),
 )
 
@@ -56,14 +58,15 @@ def cache_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's cache bytes as terms, one for each kind of row; they add up to `p.cache_bytes`."""
     scenario = p.scenario
     layers = _stage(p).layers
-    size = _Size(scenario.held_tokens, scenario.batch_size, kv_dtype(scenario.kv_dtype), scenario.tensor_parallel)
+    batch, rows = scenario.replica_batch_size, kv_dtype(scenario.kv_dtype)
+    size = _Size(scenario.held_tokens, batch, rows, scenario.tensor_parallel, scenario.batch_size)
     terms = tuple(term for cache, count in count_layers(layers) for term in _layer_terms(cache, count, size))
     saved = sum(term.bytes for term in terms) - p.cache_bytes
     return (*terms, _prefix_term(p, saved)) if saved else terms
 
 
 def _prefix_term(p: MemoryPlan, saved: int) -> Term:
-    copies, prefix = p.scenario.batch_size - 1, p.scenario.shared_prefix
+    copies, prefix = p.scenario.replica_batch_size - 1, p.scenario.shared_prefix
     return Term(
         "shared prefix, held once",
         f"−{copies:,} copies of the {prefix:,} shared tokens, {saved // copies:,} B each",
@@ -71,11 +74,52 @@ def _prefix_term(p: MemoryPlan, saved: int) -> Term:
     )
 
 
+def size_reasons(p: MemoryPlan) -> tuple[str, ...]:
+    """Why the cache is as large as it is, in words: what windows, fewer KV heads and latents save. May be empty."""
+    model = p.scenario.planned_model
+    return tuple(found for find in (_window_reason, _heads_reason, _latent_reason) if (found := find(p, model)))
+
+
+def _window_reason(p: MemoryPlan, model: Model) -> str:
+    windows = sum(any(part.max_tokens for part in layer.cache.cache_parts()) for layer in model.layers)
+    curve, tokens = add_up(count_layers(model.layers), kv_dtype(p.scenario.kv_dtype)), p.scenario.held_tokens
+    endless = replace(curve, terms=tuple(replace(term, max_tokens=None) for term in curve.terms))
+    now, then = curve.bytes_at(tokens), endless.bytes_at(tokens)
+    if then == now:
+        return ""
+    return (
+        f"{windows:,} of {counted(model.num_layers, 'layer')} keep a window only: if every layer kept every token, "
+        f"the cache would be {_times(then, now)}"
+    )
+
+
+def _heads_reason(p: MemoryPlan, model: Model) -> str:
+    heads, kept = model.num_attention_heads, model.num_kv_heads
+    if heads is None or kept is None or kept >= heads:
+        return ""
+    rows, tokens, counts = kv_dtype(p.scenario.kv_dtype), p.scenario.held_tokens, count_layers(model.layers)
+    grouped = add_up(counts, rows).bytes_at(tokens)
+    full = add_up([(cache.with_kv_heads(heads), count) for cache, count in counts], rows).bytes_at(tokens)
+    return (
+        f"{counted(kept, 'KV head')} for {heads:,} query heads (grouped queries): with one for each (MHA), the cache "
+        f"would be {_times(full, grouped)}"
+    )
+
+
+def _times(then: int, now: int) -> str:
+    return f"{then / now:,.2f} times as large"
+
+
+def _latent_reason(p: MemoryPlan, model: Model) -> str:
+    latent = sum(layer.cache.kind == "latent" for layer in model.layers)
+    return f"{counted(latent, 'layer')} keep one latent row a token for all heads" if latent else ""
+
+
 def overhead_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's overhead as terms; they add up to `p.overhead_bytes`."""
     s = p.scenario
     terms = [
-        Term("left unused by memory_fraction", f"{p.capacity_bytes:,} B × (1 − {s.memory_fraction})", p.unused_bytes),
+        Term("left unused by the engine", f"{p.capacity_bytes:,} B × (1 − {s.memory_fraction})", p.unused_bytes),
         Term("run-time overhead", p.runtime.source, p.runtime.typical_bytes),
         Term("adapters", "given by the user", s.adapter_bytes),
     ]
@@ -88,7 +132,7 @@ def layer_terms(
     model: Model, context_length: int, batch_size: int, kv: str
 ) -> tuple[tuple[str, int, tuple[Term, ...]], ...]:
     """(kind, how many layers, terms) for each distinct kind of layer of `model` on one GPU."""
-    size = _Size(context_length, batch_size, kv_dtype(kv), 1)
+    size = _Size(context_length, batch_size, kv_dtype(kv), 1, batch_size)
     return tuple(
         (cache.label, count, tuple(_layer_terms(cache, count, size))) for cache, count in count_layers(model.layers)
     )
@@ -99,6 +143,7 @@ class _Size(NamedTuple):
     batch: int
     kv: KvDtype
     tensor_parallel: int
+    whole_batch: int
 
 
 def count_layers(layers: tuple[Layer, ...]) -> list[tuple[LayerCache, int]]:
@@ -120,20 +165,20 @@ def _part_term(label: str, part: CachePart, count: int, size: _Size) -> Term:
         _rows_word(part.rows, part.copied, size.tensor_parallel),
         _row_word(part.storage or size.kv.format_for(part.role), part.width),
         _entries_word(part, size.tokens),
-        f"{size.batch:,} sequence{'s' * (size.batch != 1)}",
+        _sequences_word(size),
     ]
     total = count * size.batch * part.bytes(size.tokens, size.kv, size.tensor_parallel)
     return Term(f"{label}: {part.role.replace('_', ' ')}", " × ".join(factors), total)
 
 
 def _state_term(label: str, part: StatePart, count: int, size: _Size) -> Term:
-    entries = [f"{part.entries:,} tokens"] if part.entries > 1 else []
+    entries = [counted(part.entries, "token")] if part.entries > 1 else []
     factors = [
         _layers_word(count),
         _rows_word(part.rows, part.copied, size.tensor_parallel),
         _row_word(part.storage or size.kv.format_for(part.role), part.width),
         *entries,
-        f"{size.batch:,} sequence{'s' * (size.batch != 1)}",
+        _sequences_word(size),
     ]
     total = count * size.batch * part.bytes(size.kv, size.tensor_parallel)
     return Term(f"{label}: {part.role.replace('_', ' ')}", " × ".join(factors), total)
@@ -149,12 +194,17 @@ def _merged(terms: list[Term]) -> list[Term]:
 
 
 def _layers_word(count: int) -> str:
-    return f"{count:,} layer{'s' * (count != 1)}"
+    return counted(count, "layer")
+
+
+def _sequences_word(size: _Size) -> str:
+    word = counted(size.batch, "sequence")
+    return word if size.batch == size.whole_batch else f"{word} (of {size.whole_batch:,})"
 
 
 def _rows_word(rows: int, copied: bool, tensor_parallel: int) -> str:
     here = rows if copied else rows_per_gpu(rows, tensor_parallel)
-    word = f"{here:,} row{'s' * (here != 1)}"
+    word = counted(here, "row")
     return word if here == rows else f"{word} (of {rows:,})"
 
 
@@ -174,26 +224,17 @@ def _entries_word(part: CachePart, tokens: int) -> str:
 
 def weight_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's weight bytes as terms, one for each role and shape; they add up to `p.weight_bytes`."""
-    scenario, stage = p.scenario, _stage(p)
-    wanted = as_weight_format(scenario.weight_dtype)
-    inside = [group for layer in stage.layers for group in layer.weights]
-    totals: dict[WeightGroup, int] = {}
-    for group in [*stage.outer, *inside]:  # a tower may hold equal groups more than once
-        totals[group] = totals.get(group, 0) + 1
-    model = scenario.planned_model
-    return tuple(
-        _weight_term(group, times, model.storage_of(group, wanted), scenario.tensor_parallel)
-        for group, times in totals.items()
+    scenario = p.scenario
+    placed = scenario.planned_model.placed_groups(
+        _stage(p), as_weight_format(scenario.weight_dtype), scenario.placement
     )
+    return tuple(_weight_term(item) for item in placed)
 
 
-def _weight_term(group: WeightGroup, times: int, storage: StorageFormat, tensor_parallel: int) -> Term:
-    rows, columns = group.shape_per_gpu(tensor_parallel)
-    count = group.count * times
-    shape = f"{rows:,} × {columns:,}" if columns > 1 else f"{rows:,}"
-    each = f"{storage.bytes_per_pack} B" if storage.is_plain else f"{storage.name} with its scales"
-    total = count * group.matrix_bytes(storage, tensor_parallel)
-    return Term(ROLES[group.role].label, f"{count:,} × ({shape}) in {each}", total)
+def _weight_term(item: PlacedGroup) -> Term:
+    shape = f"{item.rows:,} × {item.columns:,}" if item.columns > 1 else f"{item.rows:,}"
+    each = f"{item.storage.bytes_per_pack} B" if item.storage.is_plain else f"{item.storage.name} with its scales"
+    return Term(ROLES[item.group.role].label, f"{item.matrices:,} × ({shape}) in {each}", item.bytes)
 
 
 def bytes_by_role(p: MemoryPlan) -> dict[str, int]:
@@ -206,6 +247,84 @@ def bytes_by_role(p: MemoryPlan) -> dict[str, int]:
 
 def _stage(p: MemoryPlan) -> Stage:
     return p.scenario.planned_model.stages(p.scenario.pipeline_parallel)[p.stage]
+
+
+# --------------------------------------------------------------------------------------------------------- limits
+
+
+class Line(NamedTuple):
+    """A number with the sum that makes it: what it is, and how it comes about."""
+
+    what: str
+    how: str
+
+
+def limit_lines(p: MemoryPlan) -> tuple[Line, ...]:
+    """How the plan's limits come about, each with its own numbers; those without a limit are left out."""
+    lines = (_batch_line(p), _context_line(p), _crossover_line(p), _floor_line(p))
+    return tuple(line for line in lines if line is not None)
+
+
+def _batch_line(p: MemoryPlan) -> Line | None:
+    if p.max_batch_size is None:
+        return None
+    fixed, each = first_full(p)
+    copies = p.scenario.data_parallel
+    times = f"{counted(copies, 'replica')} × " if copies > 1 else ""
+    how = f"{times}floor(({p.capacity_bytes:,} B usable − {fixed:,} B fixed) / {each:,} B a sequence)"
+    return Line("largest batch", f"{how} = {p.max_batch_size:,}" if p.max_batch_size else f"{how}: none fits")
+
+
+def _context_line(p: MemoryPlan) -> Line | None:
+    longest, batch = p.max_context_length, p.scenario.batch_size
+    if not longest:
+        return None
+    last, next_one = (max(usage.total_bytes(tokens, batch) for usage in p.stages) for tokens in (longest, longest + 1))
+    how = f"{longest:,} tokens take {last:,} B, one more takes {next_one:,} B, of {p.capacity_bytes:,} B usable"
+    return Line("longest context", how)
+
+
+def _crossover_line(p: MemoryPlan) -> Line | None:
+    tokens, batch = p.crossover_context_length, p.scenario.batch_size
+    if tokens is None:
+        return None
+    cache, weights = sum(u.cache_bytes(tokens, batch) for u in p.stages), sum(u.shard.weight_bytes for u in p.stages)
+    return Line("crossover", f"{counted(tokens, 'token')} of {batch:,} keep {cache:,} B, the weights {weights:,} B")
+
+
+def _floor_line(p: MemoryPlan) -> Line | None:
+    seconds, bandwidth = p.decode_floor_seconds, p.scenario.gpu.bandwidth
+    if seconds is None or bandwidth is None:
+        return None
+    how = f"{round(seconds * bandwidth):,} B read / {bandwidth:,} B a second = {seconds * 1000:,.3f} ms"
+    return Line("decode step, at least", how)
+
+
+def user_lines(scenario: Scenario, users: int, point: UserPlan) -> tuple[Line, ...]:
+    """How the replicas and GPUs of `users` come about, with their own numbers."""
+    room, copies, price = point.users_per_replica, point.replicas, scenario.gpu.rent_per_hour
+    share = f"floor(({point.capacity_bytes:,} B usable − {point.fixed_bytes:,} B fixed) / {point.sequence_bytes:,} B)"
+    if room is None:
+        return (Line("users a replica", "no limit: a sequence adds nothing"),)
+    share = share if scenario.data_parallel == 1 else f"{scenario.data_parallel:,} × {share}"
+    lines = [Line("users a replica", f"{share} = {room:,}")]
+    if copies is None or point.num_gpus is None:
+        return tuple(lines)
+    lines.append(Line("replicas", f"ceil({users:,} / {room:,}) = {copies:,}"))
+    lines.append(Line("GPUs", f"{copies:,} × {scenario.num_gpus:,} = {point.num_gpus:,}"))
+    if price is not None and point.rent_per_hour is not None:
+        total = format_usd(point.rent_per_hour)
+        lines.append(Line("price an hour", f"{point.num_gpus:,} × {format_usd(price.usd)} = {total}"))
+    return tuple(lines)
+
+
+def users_sentence(scenario: Scenario, users: int, lengths: Lengths, point: UserPlan) -> str:
+    """The answer for `users` on the scenario's layout, every sequence at its 95th percentile."""
+    who = f"{counted(users, 'user')} at once"
+    if point.num_gpus is None or point.replicas is None:
+        return f"{who}: not even one sequence of {counted(lengths.p95, 'token')} fits"
+    price = "" if point.rent_per_hour is None else f", {format_usd(point.rent_per_hour)} an hour"
+    return f"{who}: {counted(point.num_gpus, 'GPU')} in {counted(point.replicas, 'replica')}{price}"
 
 
 # --------------------------------------------------------------------------------------------------------- values

@@ -6,15 +6,16 @@ A replica is one copy of the model on tensor_parallel x pipeline_parallel GPUs.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from kvplan.errors import InputError, ParallelError
 from kvplan.hardware import Gpu, Price
 from kvplan.model import ROLES, Model
 from kvplan.plan import MemoryPlan, Scenario, plan, usages
-from kvplan.units import MAX_COUNT, whole_number
+from kvplan.units import MAX_COUNT, counted, parse_count, whole_number
 
 MAX_STAGES = 16
 USUAL_NODE = 8
@@ -76,6 +77,38 @@ def lengths_from_list(values: Iterable[int]) -> Lengths:
     return Lengths(-(-sum(found) // len(found)), found[rank - 1], found[-1], False, f"{len(found):,} given lengths")
 
 
+def parse_lengths(text: str) -> list[int]:
+    """Whole numbers with commas, semicolons, spaces or lines between them. Raises InputError with the line at fault."""
+    return [length for row in _rows(text) for length in row]
+
+
+def parse_pairs(text: str) -> list[int]:
+    """Lines of `prompt,answer`, each added up. Raises InputError with the line at fault."""
+    rows = _rows(text)
+    for number, row in enumerate(rows, 1):
+        if len(row) != 2:
+            raise InputError(f"line {number} has {counted(len(row), 'number')}; a prompt and an answer are needed")
+    return [sum(row) for row in rows]
+
+
+def _rows(text: str) -> list[list[int]]:
+    """The numbers of each line that is not empty; a first line without any digit is a heading."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if lines and not any(letter.isdigit() for letter in lines[0]):
+        lines = lines[1:]
+    if not lines:
+        raise InputError("the list of lengths is empty; whole numbers are needed")
+    return [
+        [_length(word, number) for word in re.split(r"[\s,;]+", line) if word] for number, line in enumerate(lines, 1)
+    ]
+
+
+def _length(word: str, line: int) -> int:
+    if word.isascii() and word.isdigit() and len(word) < 13:  # what a long list is made of, at a tenth of the time
+        return int(word)
+    return parse_count(word, f"a length in line {line}")
+
+
 def lengths_from_quantiles(prompt: tuple[int, int], answer: tuple[int, int], maximum: int) -> Lengths:
     """Lengths from the median and 95th percentile of prompts and of answers, and the longest that is allowed.
 
@@ -106,6 +139,8 @@ class UserPlan:
     label          which length: mean, 95th percentile, maximum
     tokens         of one sequence
     cache_bytes    of all users together, over all GPUs of their replicas, KV heads divided
+    capacity_bytes, fixed_bytes, sequence_bytes  of the GPU that is full first: what it can use, what it holds
+                   whatever the number of sequences, and what each sequence adds
     users_per_replica  sequences that one replica holds; None: memory sets no limit
     replicas       copies of the model needed; None where one sequence does not fit
     num_gpus       GPUs of all replicas, or None
@@ -115,6 +150,9 @@ class UserPlan:
     label: str
     tokens: int
     cache_bytes: int
+    capacity_bytes: int
+    fixed_bytes: int
+    sequence_bytes: int
     users_per_replica: int | None
     replicas: int | None
     num_gpus: int | None
@@ -130,14 +168,19 @@ def plan_users(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[Us
 
 def _user_plan(scenario: Scenario, users: int, label: str, tokens: int) -> UserPlan:
     here = scenario.with_changes(context_length=tokens, batch_size=1, shared_prefix=min(scenario.shared_prefix, tokens))
-    room = plan(here).max_batch_size
+    answer = plan(here)
+    room = answer.max_batch_size
     replicas = 1 if room is None else -(-users // room) if room else None
     gpus = None if replicas is None else replicas * scenario.num_gpus
     price = scenario.gpu.rent_per_hour
+    fixed, each = first_full(answer)
     return UserPlan(
         label=label,
         tokens=tokens,
         cache_bytes=scenario.tensor_parallel * _cache_of_users(here, users, replicas or 1),
+        capacity_bytes=answer.capacity_bytes,
+        fixed_bytes=fixed,
+        sequence_bytes=each,
         users_per_replica=room,
         replicas=replicas,
         num_gpus=gpus,
@@ -145,12 +188,40 @@ def _user_plan(scenario: Scenario, users: int, label: str, tokens: int) -> UserP
     )
 
 
+def first_full(answer: MemoryPlan) -> tuple[int, int]:
+    """(fixed, each): bytes of n sequences are fixed + n * each, on the pipeline stage that holds the fewest."""
+    tokens, lines = answer.scenario.context_length, []
+    for usage in answer.stages:
+        one, two = (replace(usage, replicas=1).total_bytes(tokens, batch) for batch in (1, 2))
+        lines.append((2 * one - two, two - one))
+    return min(lines, key=lambda line: (answer.capacity_bytes - line[0]) / max(1, line[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class UserLayout:
+    """A layout of the GPUs, and what N users take on it."""
+
+    scenario: Scenario
+    point: UserPlan
+
+
+def fewest_for_users(scenario: Scenario, num_users: int, lengths: Lengths) -> UserLayout | None:
+    """The layout that serves all users at the 95th percentile of `lengths` with the fewest GPUs of the scenario's kind.
+
+    None where no layout that is tried holds even one sequence.
+    """
+    tried = [UserLayout(p.scenario, plan_users(p.scenario, num_users, lengths)[1]) for p in layouts(scenario)]
+    possible = [found for found in tried if found.point.num_gpus is not None]
+    return min(possible, key=lambda found: found.point.num_gpus or 0, default=None)
+
+
 def _cache_of_users(scenario: Scenario, users: int, replicas: int) -> int:
     """Cache bytes of one tensor-parallel rank of all replicas, users spread evenly, all stages together."""
-    low, more = divmod(users, replicas)
-    sizes = [(low + 1, more), (low, replicas - more)]
+    copies = replicas * scenario.data_parallel
+    low, more = divmod(users, copies)
+    sizes = [(low + 1, more), (low, copies - more)]
     return sum(
-        count * usage.cache_bytes(scenario.context_length, size)
+        count * replace(usage, replicas=1).cache_bytes(scenario.context_length, size)
         for usage in usages(scenario)
         for size, count in sizes
         if size
@@ -228,4 +299,6 @@ def adapter_bytes(
         for group, times in model.all_groups
         if group.role in roles and group.columns > 1
     )
+    if not values:
+        raise InputError(f"the matrices of {model.name} are not known by role, so its adapters cannot be counted")
     return 2 * count * values

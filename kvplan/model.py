@@ -6,6 +6,7 @@ Each group says what tensor parallelism does with it, and whether a weight dtype
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,6 +21,8 @@ from kvplan.units import whole_number
 Split = Literal["copied", "rows", "columns", "kv_heads"]
 
 MAX_GPUS = 4096
+
+ROUTED = "routed_experts"
 
 
 class Role(NamedTuple):
@@ -65,6 +68,7 @@ ROLES: dict[str, Role] = {
     "audio": Role("audio tower", decoded=False),
     "projector": Role("projector", decoded=False),
     "other": Role("other weights"),
+    "unsplit": Role("weights, not split by role", quantized=True),
 }
 """Every role; a group's role decides whether a quantized weight dtype changes it."""
 
@@ -157,6 +161,11 @@ class Layer:
         if self.num_attention_heads is not None:
             whole_number(self.num_attention_heads, "num_attention_heads")
 
+    @property
+    def num_experts(self) -> int:
+        """Routed experts; 0 where it has none. Of a gated expert one group holds two matrices."""
+        return min((group.count for group in self.weights if group.role == ROUTED), default=0)
+
     def with_kv_heads(self, num_kv_heads: int) -> Layer:
         if self.cache.kv_heads() is None or not self.cache.cache_parts():
             return self
@@ -164,17 +173,72 @@ class Layer:
         return replace(self, cache=self.cache.with_kv_heads(num_kv_heads), weights=weights)
 
 
+class Placement(NamedTuple):
+    """How a model lies over GPUs, as vLLM means it (docs.vllm.ai, data and expert parallel deployment).
+
+    tensor_parallel    GPUs that share each layer
+    pipeline_parallel  stages, each with a part of the layers
+    data_parallel      replicas: each has all weights but routed experts, and the cache of its own sequences
+    expert_parallel    routed experts lie whole on the GPUs of all replicas; else each is cut over these GPUs
+    """
+
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: bool = False
+
+    @property
+    def num_gpus(self) -> int:
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def expert_gpus(self) -> int:
+        """GPUs of a stage that share its routed experts."""
+        return self.tensor_parallel * self.data_parallel
+
+    def held(self, group: WeightGroup, experts: int) -> tuple[int, int]:
+        """(matrices of `group` on the GPU that holds the most, GPUs that each of them is cut over).
+
+        experts  routed experts of the layer; a group may hold two matrices of each
+        """
+        if group.role != ROUTED:
+            return group.count, self.tensor_parallel
+        if not self.expert_parallel:
+            return group.count, self.expert_gpus
+        most = -(-experts // self.expert_gpus)
+        return -(-group.count * most // experts), 1
+
+
+ONE_GPU = Placement()
+
+
 class ExpertRead(NamedTuple):
-    """Routed experts of one kind: a token reads `num_active` of `num_experts`; `bytes_each` is one expert's."""
+    """Routed experts of one kind: a token reads `num_active` of `num_experts`, of which the GPU holds `held_bytes`."""
 
     num_experts: int
     num_active: int
-    bytes_each: int
+    held_bytes: int
 
     def typical_bytes(self, batch_size: int) -> Fraction:
         """Bytes that `batch_size` tokens read, if each picks its experts independently: E * (1 - (1 - k/E)^B)."""
         missed = (1 - self.num_active / self.num_experts) ** batch_size
-        return Fraction(self.num_experts * self.bytes_each) * (1 - Fraction(missed))
+        return self.held_bytes * (1 - Fraction(missed))
+
+
+class PlacedGroup(NamedTuple):
+    """A weight group on the GPU that holds the most of it.
+
+    storage        the format it is stored in
+    matrices       how many of them, of all layers that have it
+    rows, columns  of one of them
+    """
+
+    group: WeightGroup
+    storage: StorageFormat
+    matrices: int
+    rows: int
+    columns: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +314,11 @@ class Model:
     @property
     def num_layers(self) -> int:
         return len(self.layers)
+
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether any layer has routed experts."""
+        return any(layer.num_experts for layer, _ in self.layer_runs)
 
     @cached_property
     def num_kv_heads(self) -> int | None:
@@ -379,24 +448,30 @@ class Model:
         self,
         kv: str | KvDtype = "bf16",
         weight_dtype: str | StorageFormat | None = None,
-        tensor_parallel: int = 1,
-        pipeline_parallel: int = 1,
+        placement: Placement = ONE_GPU,
     ) -> tuple[Shard, ...]:
         """One GPU of each pipeline stage. Computed once for each combination.
 
         Raises InputError, DtypeError or ParallelError.
         """
         rows, wanted = as_kv_dtype(kv), as_weight_format(weight_dtype)
-        key = (rows, wanted, tensor_parallel, pipeline_parallel)
+        key = (rows, wanted, placement)
         if key not in self._shard_cache:
-            self.require_parallel(tensor_parallel, pipeline_parallel)
-            stages = self.stages(pipeline_parallel)
-            self._shard_cache[key] = tuple(self._shard(stage, rows, wanted, tensor_parallel) for stage in stages)
+            self.require_placement(placement)
+            stages = self.stages(placement.pipeline_parallel)
+            self._shard_cache[key] = tuple(self._shard(stage, rows, wanted, placement) for stage in stages)
         return self._shard_cache[key]
 
     @cached_property
     def _shard_cache(self) -> dict[object, tuple[Shard, ...]]:
         return {}
+
+    def require_placement(self, placement: Placement) -> None:
+        """Raise InputError or ParallelError unless the model can lie over GPUs so."""
+        self.require_parallel(placement.tensor_parallel, placement.pipeline_parallel)
+        whole_number(placement.data_parallel, "data_parallel", high=MAX_GPUS)
+        if not isinstance(placement.expert_parallel, bool):
+            raise InputError(f"expert_parallel is {quoted(placement.expert_parallel)}; True or False is needed")
 
     def require_parallel(self, tensor_parallel: int, pipeline_parallel: int) -> None:
         """Raise ParallelError unless the model divides over tensor_parallel x pipeline_parallel GPUs."""
@@ -430,25 +505,69 @@ class Model:
         both_ends = {"embedding"} if self.tied_embeddings and index == count - 1 else set()
         return tuple(g for g in self.weights if ROLES[g.role].stage in here or g.role in both_ends)
 
-    def _shard(self, stage: Stage, kv: KvDtype, wanted: StorageFormat | None, tensor_parallel: int) -> Shard:
-        runs = _runs(stage.layers)
-        groups = [(g, 1) for g in stage.outer] + [(g, count) for layer, count in runs for g in layer.weights]
-        sized = [(g, count * self._group_bytes(g, wanted, tensor_parallel)) for g, count in groups]
+    def placed_groups(
+        self, stage: Stage, weight_dtype: StorageFormat | None, placement: Placement
+    ) -> tuple[PlacedGroup, ...]:
+        """The weights of `stage` on the GPU that holds the most, equal ones together.
+
+        Raises InputError or DtypeError.
+        """
+        totals: dict[tuple[WeightGroup, int], int] = {}
+        for group in stage.outer:  # a tower may hold equal groups more than once
+            totals[group, group.count] = totals.get((group, group.count), 0) + 1
+        for layer, times in _runs(stage.layers):
+            for group in layer.weights:
+                key = group, layer.num_experts
+                totals[key] = totals.get(key, 0) + times
+        return tuple(
+            self._placed(group, times, experts, weight_dtype, placement) for (group, experts), times in totals.items()
+        )
+
+    def _placed(
+        self, group: WeightGroup, times: int, experts: int, weight_dtype: StorageFormat | None, placement: Placement
+    ) -> PlacedGroup:
+        storage = self.storage_of(group, weight_dtype)
+        held, cut = placement.held(group, experts)
+        size = times * held * group.matrix_bytes(storage, cut)
+        return PlacedGroup(group, storage, times * held, *group.shape_per_gpu(cut), size)
+
+    def _shard(self, stage: Stage, kv: KvDtype, wanted: StorageFormat | None, placement: Placement) -> Shard:
+        placed = self.placed_groups(stage, wanted, placement)
         head_is_here = self.tied_embeddings and stage.is_last  # then the embedding is read as the head
         return Shard(
-            weight_bytes=sum(size for _, size in sized),
-            curve=add_up(((layer.cache, count) for layer, count in runs), kv, tensor_parallel),
+            weight_bytes=sum(item.bytes for item in placed),
+            curve=add_up(((layer.cache, count) for layer, count in _runs(stage.layers)), kv, placement.tensor_parallel),
             dense_read_bytes=sum(
-                size
-                for g, size in sized
-                if g.active is None and (ROLES[g.role].decoded or (head_is_here and g.role == "embedding"))
+                item.bytes
+                for item in placed
+                if item.group.active is None
+                and (ROLES[item.group.role].decoded or (head_is_here and item.group.role == "embedding"))
             ),
             expert_reads=tuple(
-                ExpertRead(g.count, g.active, size // g.count) for g, size in sized if g.active is not None
+                ExpertRead(item.group.count, item.group.active, item.bytes)
+                for item in placed
+                if item.group.active is not None
             ),
         )
 
     # ------------------------------------------------------------------------------------------------ KV heads
+
+    @cached_property
+    def kv_head_choices(self) -> tuple[int, ...]:
+        """The numbers of KV heads that `with_kv_heads` takes, from MHA down to MQA; none where there is no such axis."""
+        heads = {layer.num_attention_heads for layer in self.layers if layer.cache.kv_heads()}
+        known = [count for count in heads if count is not None]
+        if self.num_kv_heads is None or not known:
+            return ()
+        most = math.gcd(*known)
+        return tuple(count for count in range(most, 0, -1) if most % count == 0)
+
+    def kv_head_kind(self, num_kv_heads: int) -> str:
+        """What attention with that many KV heads is called: MHA, GQA or MQA. Raises InputError without such an axis."""
+        if not self.kv_head_choices:
+            require_kv_head_axis((layer.cache for layer in self.layers), self.name)
+        most = max(self.kv_head_choices, default=0)
+        return "MHA" if num_kv_heads == most else "MQA" if num_kv_heads == 1 else "GQA"
 
     def with_kv_heads(self, num_kv_heads: int) -> Model:
         """This model with another number of KV heads in every growing attention layer, and matching k and v weights.

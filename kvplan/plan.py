@@ -16,7 +16,7 @@ from kvplan.attention import Tokens, first_true
 from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
-from kvplan.model import MAX_GPUS, Model, Shard, weight_dtype_name
+from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_name
 from kvplan.presets import load_gpu, load_model
 from kvplan.units import GIB, MAX_COUNT, TIB, format_bytes, whole_number
 
@@ -25,6 +25,7 @@ _WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
     "batch_size": (1, MAX_COUNT),
     "tensor_parallel": (1, MAX_GPUS),
     "pipeline_parallel": (1, MAX_GPUS),
+    "data_parallel": (1, MAX_GPUS),
     "overhead_bytes": (0, 16 * TIB),
     "image_tokens": (0, MAX_COUNT),
     "shared_prefix": (0, MAX_COUNT),
@@ -39,11 +40,13 @@ class Scenario:
 
     context_length    prompt and generated tokens of one sequence: a capacity, one column more than a finished
                       generation holds, since its last token is never consumed
-    batch_size        sequences held at once
+    batch_size        sequences held at once, by all replicas together
     weight_dtype      a weight format, or None for the weights as published
     kv_dtype          a cache format; K and V apart as "q8_0/q4_0"
     num_kv_heads      another number of KV heads, or None for the model's own
-    tensor_parallel, pipeline_parallel   GPUs are their product
+    tensor_parallel, pipeline_parallel, data_parallel   GPUs are their product; replicas (data_parallel) share the
+                      sequences evenly and hold everything but routed experts each
+    expert_parallel   routed experts lie whole on the GPUs of all replicas, instead of each being cut over them
     memory_fraction   the part of the usable memory that the engine may take; the rest counts as overhead
     overhead_bytes    run-time overhead a GPU (activations, CUDA context, graphs); None: an estimate
     image_tokens      tokens of images that each sequence holds besides context_length
@@ -71,6 +74,8 @@ class Scenario:
     adapter_bytes: int = 0
     draft_model: Model | None = None
     engine: str | None = None
+    data_parallel: int = 1
+    expert_parallel: bool = False
 
     def __init__(self, model: Model | str, gpu: Gpu | str, **settings: Any) -> None:
         known = {item.name: item.default for item in fields(self)[2:]}
@@ -107,7 +112,7 @@ class Scenario:
         self._set("weight_dtype", weight_dtype_name(self.weight_dtype))
         _exact_fraction(self.memory_fraction)
         self._check_draft()
-        self.planned_model.shards(self.kv_dtype, self.weight_dtype, self.tensor_parallel, self.pipeline_parallel)
+        self.planned_model.shards(self.kv_dtype, self.weight_dtype, self.placement)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -122,7 +127,7 @@ class Scenario:
         self._require("draft_model", Model)
         if self.pipeline_parallel > 1:
             raise InputError("draft_model with pipeline_parallel above 1 is not planned: engines place it differently")
-        self.draft_model.shards(self.kv_dtype, None, self.tensor_parallel, 1)
+        self.draft_model.shards(self.kv_dtype, None, self.placement)
 
     @property
     def held_tokens(self) -> int:
@@ -135,8 +140,18 @@ class Scenario:
         return self.model if self.num_kv_heads is None else self.model.with_kv_heads(self.num_kv_heads)
 
     @property
+    def placement(self) -> Placement:
+        """How the model lies over the GPUs."""
+        return Placement(self.tensor_parallel, self.pipeline_parallel, self.data_parallel, self.expert_parallel)
+
+    @property
     def num_gpus(self) -> int:
-        return self.tensor_parallel * self.pipeline_parallel
+        return self.placement.num_gpus
+
+    @property
+    def replica_batch_size(self) -> int:
+        """Sequences of the replica that holds the most."""
+        return -(-self.batch_size // self.data_parallel)
 
     def with_changes(self, **settings: Any) -> Scenario:
         """The same scenario with some settings changed, checked again."""
@@ -216,7 +231,8 @@ def unused_bytes(scenario: Scenario) -> int:
 class Usage:
     """The bytes of one GPU as functions of tokens and batch, which may be ints or int64 arrays.
 
-    `plan` and `sweep` both count with this, so that a row of the one is an answer of the other.
+    `plan` and `sweep` both count with this, so that a row of the one is an answer of the other. Replicas share a
+    batch evenly, and the GPU is one of the replica that holds the most.
     """
 
     shard: Shard
@@ -224,17 +240,24 @@ class Usage:
     constant_overhead: int
     shared_prefix: int
     image_tokens: int
+    replicas: int = 1
+
+    def replica_batch(self, batch_size: Tokens) -> Tokens:
+        """Sequences of the replica that holds the most."""
+        return -(-batch_size // self.replicas)
 
     def cache_bytes(self, context_length: Tokens, batch_size: Tokens) -> Tokens:
-        """Cache bytes of `batch_size` sequences of `context_length` tokens and their images."""
-        return self.shard.curve.batch_bytes(context_length + self.image_tokens, batch_size, self.shared_prefix)
+        """Cache bytes of this GPU's part of `batch_size` sequences of `context_length` tokens and their images."""
+        tokens, batch = context_length + self.image_tokens, self.replica_batch(batch_size)
+        return self.shard.curve.batch_bytes(tokens, batch, self.shared_prefix)
 
     def overhead_bytes(self, context_length: Tokens, batch_size: Tokens) -> Tokens:
         """Unused memory, run-time overhead, adapters, and a draft model's weights and cache."""
         constant = context_length * batch_size * 0 + self.constant_overhead
         if self.draft is None:
             return constant
-        return constant + self.draft.weight_bytes + self.draft.curve.batch_bytes(context_length, batch_size)
+        batch = self.replica_batch(batch_size)
+        return constant + self.draft.weight_bytes + self.draft.curve.batch_bytes(context_length, batch)
 
     def total_bytes(self, context_length: Tokens, batch_size: Tokens) -> Tokens:
         """Everything that the GPU must hold."""
@@ -244,15 +267,14 @@ class Usage:
 
 def usages(scenario: Scenario) -> tuple[Usage, ...]:
     """One GPU of each pipeline stage of `scenario`."""
-    tensor_parallel = scenario.tensor_parallel
-    shards = scenario.planned_model.shards(
-        scenario.kv_dtype, scenario.weight_dtype, tensor_parallel, scenario.pipeline_parallel
-    )
+    placement = scenario.placement
+    shards = scenario.planned_model.shards(scenario.kv_dtype, scenario.weight_dtype, placement)
     draft = None
     if scenario.draft_model is not None:
-        draft = scenario.draft_model.shards(scenario.kv_dtype, None, tensor_parallel)[0]
+        draft = scenario.draft_model.shards(scenario.kv_dtype, None, placement)[0]
     constant = unused_bytes(scenario) + runtime_overhead(scenario).typical_bytes + scenario.adapter_bytes
-    return tuple(Usage(shard, draft, constant, scenario.shared_prefix, scenario.image_tokens) for shard in shards)
+    prefix, images = scenario.shared_prefix, scenario.image_tokens
+    return tuple(Usage(shard, draft, constant, prefix, images, placement.data_parallel) for shard in shards)
 
 
 @dataclass(frozen=True)
@@ -336,7 +358,8 @@ class MemoryPlan:
         """The least time that one decode step can take: bytes read over memory bandwidth, stage after stage.
 
         None where the bandwidth is not known. Above batch 1 the experts read are the typical number. A shared
-        prefix may be read once for all, so it is counted once; a draft model is not counted.
+        prefix may be read once for all, so it is counted once; a draft model is not counted. Routed experts serve
+        the sequences of all replicas.
         """
         if self.scenario.gpu.bandwidth is None:
             return None
@@ -344,9 +367,9 @@ class MemoryPlan:
         return float(read / self.scenario.gpu.bandwidth)
 
     def _read_bytes(self, usage: Usage) -> Fraction:
-        tokens, batch = self.scenario.held_tokens, self.scenario.batch_size
-        return usage.shard.weight_read_bytes(batch) + usage.shard.curve.batch_read_bytes(
-            tokens, batch, self.scenario.shared_prefix
+        here = self.scenario
+        return usage.shard.weight_read_bytes(here.batch_size) + usage.shard.curve.batch_read_bytes(
+            here.held_tokens, here.replica_batch_size, here.shared_prefix
         )
 
     @property
@@ -437,4 +460,22 @@ def _warnings(scenario: Scenario) -> list[str]:
     node = scenario.gpu.node_gpus
     if node is not None and scenario.tensor_parallel > node:
         found.append(f"tensor_parallel {scenario.tensor_parallel} is more than the {node} GPUs of a usual node")
+    return found + _placement_warnings(scenario)
+
+
+def _placement_warnings(scenario: Scenario) -> list[str]:
+    model, placement, found = scenario.planned_model, scenario.placement, []
+    if placement.expert_parallel and not model.has_experts:
+        found.append(f"expert_parallel changes nothing: {model.name} has no routed experts")
+    if placement.data_parallel > scenario.batch_size:
+        found.append(f"{scenario.batch_size:,} sequences leave some of the {placement.data_parallel:,} replicas idle")
+    for group, _ in model.all_groups:
+        cut = placement.held(group, group.count)[1]
+        divided = {"rows": group.rows, "columns": group.columns}.get(group.split)
+        if divided is not None and divided % cut:
+            found.append(
+                f"{divided:,} {group.split} of {ROLES[group.role].label} do not divide by {cut} GPUs: the largest part "
+                "is counted, and most engines refuse to start"
+            )
+            break
     return found

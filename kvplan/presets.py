@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
@@ -196,8 +197,29 @@ def _shelf_file(root: Path, entry: os.DirEntry[str]) -> ShelfFile:
     return ShelfFile(root, entry.name.removesuffix(".toml"), (found.st_mtime_ns, found.st_ino, found.st_size))
 
 
+SETTLED_NS = 60 * 10**9
+"""A folder whose time of change lies so far back is not read again until that time changes; clocks may differ."""
+
+_listed: dict[Path, tuple[int, frozenset[str]]] = {}
+
+
 def _ids(folder: str) -> tuple[str, ...]:
-    return tuple(sorted({file.id for file in shelf(folder)}))
+    return tuple(sorted(frozenset[str]().union(*(_ids_in(root, folder) for root in library_dirs()))))
+
+
+def _ids_in(root: Path, folder: str) -> frozenset[str]:
+    """Ids of one folder; a page asks often, and a folder of thousands takes its time."""
+    path = root / folder
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        return frozenset()
+    then, ids = _listed.get(path, (0, frozenset()))
+    if then != changed:
+        ids = frozenset(file.id for file in _files_in(root, folder))
+        if time.time_ns() - changed > SETTLED_NS:
+            _listed[path] = (changed, ids)
+    return ids
 
 
 def _find(folder: str, kind: str, name: str) -> Path:

@@ -26,7 +26,7 @@ from kvplan.explain import (
     weight_terms,
 )
 from kvplan.plan import MemoryPlan, Scenario, plan
-from kvplan.share import to_comparison_link, to_link
+from kvplan.share import YES_NO, to_comparison_link, to_link
 from kvplan.sweep import AS_PUBLISHED, sweep
 from kvplan.units import format_bytes, format_exact_bytes, format_params
 
@@ -66,6 +66,8 @@ _LABELS: dict[str, str] = {
     "adapter_bytes": "adapters (bytes)",
     "draft_model": "draft model",
     "engine": "engine",
+    "data_parallel": "replicas (data parallelism)",
+    "expert_parallel": "experts stay whole (expert parallelism)",
 }
 """Words for the settings of a scenario; one that is missing here goes by its own name."""
 
@@ -91,7 +93,7 @@ def _setting_words(scenario: Scenario, setting: str) -> str:
     value = getattr(scenario, setting)
     if value is None:
         return _NONE_WORDS.get(setting, "none")
-    return str(getattr(value, "name", value))
+    return YES_NO[value] if isinstance(value, bool) else str(getattr(value, "name", value))
 
 
 def source_rows(scenario: Scenario) -> list[tuple[str, str]]:

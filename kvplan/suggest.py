@@ -10,8 +10,8 @@ from kvplan.engines.launch import Launch
 from kvplan.engines.overheads import Overhead
 from kvplan.errors import KvplanError
 from kvplan.plan import MemoryPlan, Scenario, plan
-from kvplan.presets import list_gpus, load_gpu
-from kvplan.units import format_bytes
+from kvplan.presets import list_gpus, load_gpu, readable
+from kvplan.units import counted, format_bytes
 
 MAX_FRACTION = Fraction(97, 100)
 """A larger memory_fraction leaves nothing for whatever the engine does not count."""
@@ -34,14 +34,23 @@ WEIGHT_CHOICES = ("bf16", "fp8_per_channel", "int8_per_channel", "awq_int4_g128"
 class Suggestion:
     """One lever and the smallest change of it that makes the scenario fit.
 
-    lever     kv_dtype, context_length, batch_size, tensor_parallel, weight_dtype, gpu or memory_fraction
-    sentence  what to do, for a person
-    plan      the plan of the changed scenario: it fits
+    lever   kv_dtype, context_length, batch_size, tensor_parallel, weight_dtype, gpu or memory_fraction
+    change  what to do, for a person
+    plan    the plan of the changed scenario: it fits
     """
 
     lever: str
-    sentence: str
+    change: str
     plan: MemoryPlan
+
+    @property
+    def sentence(self) -> str:
+        """What to do and what would then be free, in powers of two."""
+        return self.sentence_in("GiB")
+
+    def sentence_in(self, unit: str) -> str:
+        """What to do and what would then be free, in powers of two ("GiB") or of ten ("GB")."""
+        return f"{self.change}: {format_bytes(self.plan.free_bytes, decimal=unit == 'GB')} would be free"
 
     @property
     def scenario(self) -> Scenario:
@@ -62,10 +71,10 @@ def suggestions(scenario: Scenario) -> tuple[Suggestion, ...]:
 
 def _first_that_fits(lever: str, changes: Iterable[tuple[Scenario, str]]) -> Suggestion | None:
     """The first change that fits; they come smallest first."""
-    for scenario, sentence in changes:
+    for scenario, change in changes:
         found = plan(scenario)
         if found.fits:
-            return Suggestion(lever, f"{sentence}: {format_bytes(found.free_bytes)} would be free", found)
+            return Suggestion(lever, change, found)
     return None
 
 
@@ -92,7 +101,7 @@ def _context(now: MemoryPlan) -> Suggestion | None:
     if longest is None or longest < least:
         return None
     changed = now.scenario.with_changes(context_length=longest)
-    return _first_that_fits("context_length", [(changed, f"Limit the context to {longest:,} tokens")])
+    return _first_that_fits("context_length", [(changed, f"Limit the context to {counted(longest, 'token')}")])
 
 
 def _batch(now: MemoryPlan) -> Suggestion | None:
@@ -100,7 +109,7 @@ def _batch(now: MemoryPlan) -> Suggestion | None:
     if not most:
         return None
     changed = now.scenario.with_changes(batch_size=most)
-    return _first_that_fits("batch_size", [(changed, f"Hold {most:,} sequences at once")])
+    return _first_that_fits("batch_size", [(changed, f"Hold {counted(most, 'sequence')} at once")])
 
 
 def _tensor_parallel(now: MemoryPlan) -> Suggestion | None:
@@ -121,7 +130,7 @@ def _weights(now: MemoryPlan) -> Suggestion | None:
 def _gpu(now: MemoryPlan) -> Suggestion | None:
     """The GPU with the least usable memory that holds it, of the same maker where the plan's has one."""
     maker = now.scenario.gpu.vendor
-    larger = [gpu for gpu in map(load_gpu, list_gpus()) if gpu.usable_bytes > now.capacity_bytes]
+    larger = [gpu for gpu in readable(list_gpus(), load_gpu).presets if gpu.usable_bytes > now.capacity_bytes]
     same = [gpu for gpu in larger if not maker or gpu.vendor == maker]
     least_first = sorted(same, key=lambda gpu: (gpu.usable_bytes, gpu.name))
     scenarios = _changed(now.scenario, "gpu", least_first)
@@ -156,12 +165,11 @@ def launch_of(
         model=scenario.planned_model,
         gpu=scenario.gpu,
         context_length=scenario.held_tokens,
-        batch_size=scenario.batch_size,
-        kv_dtype=scenario.kv_dtype,
-        weight_dtype=scenario.weight_dtype,
-        tensor_parallel=scenario.tensor_parallel,
-        pipeline_parallel=scenario.pipeline_parallel,
-        memory_fraction=scenario.memory_fraction,
         engine_version=engine_version,
         known=known,
+        **{name: getattr(scenario, name) for name in _AS_LAUNCHED},
     )
+
+
+_AS_LAUNCHED = ("batch_size", "kv_dtype", "weight_dtype", "memory_fraction", "placement")
+"""What a scenario and a launch call alike."""

@@ -22,7 +22,7 @@ UNIT_BYTES = {"B": 1, **dict(BINARY_UNITS), **dict(DECIMAL_UNITS), "KB": KB}
 MAX_COUNT = 2**40
 """No context, batch or head count is larger; beyond it a number is a slip of the hand, and int64 is at risk."""
 
-MAX_AXIS_VALUES = 4096
+MAX_AXIS_VALUES = 20_000
 """The most values that one written axis may have."""
 
 # Patterns are text: `re` compiles each when it is first used, so that an import of kvplan stays light.

@@ -11,6 +11,7 @@ from kvplan.engines import EngineCapacity, engine_capacity
 from kvplan.engines.budget import Flags, PoolBudget, pool_budget
 from kvplan.engines.llamacpp import KvBytes, kv_bytes
 from kvplan.errors import InputError
+from kvplan.model import Placement
 from kvplan.presets import load_gpu
 from kvplan.units import GIB, MIB
 from tests.engines.log_cases import (
@@ -193,8 +194,7 @@ def budget_of(case: Case) -> PoolBudget:
         memory_fraction=row["gpu_memory_utilization"],
         max_num_batched_tokens=case.settings["max_num_batched_tokens"],
         max_num_seqs=row.get("max_num_seqs"),
-        tensor_parallel=case.settings["tensor_parallel"],
-        pipeline_parallel=case.settings["pipeline_parallel"],
+        placement=Placement(case.settings["tensor_parallel"], case.settings["pipeline_parallel"]),
         weight_dtype=storage,
         eager=bool(row.get("enforce_eager")),
     )

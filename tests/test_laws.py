@@ -16,7 +16,7 @@ from kvplan.attention import LAYER_KINDS, FullAttention, LayerCache, SlidingAtte
 from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, ParallelError
 from kvplan.hardware import define_gpu
-from kvplan.model import Model
+from kvplan.model import Model, Placement
 from kvplan.plan import Scenario, plan
 from kvplan.presets import (
     dump_toml,
@@ -213,7 +213,7 @@ def test_the_crossover_is_the_smallest_context_whose_cache_is_at_least_the_weigh
 @given(scenarios())
 def test_pipeline_stages_hold_the_whole_model_between_them(scenario: Scenario) -> None:
     model, stages = scenario.model, scenario.pipeline_parallel
-    shards = model.shards("bf16", "bf16", 1, stages)
+    shards = model.shards("bf16", "bf16", Placement(1, stages))
     twice = 1000 * 256 * 2 if model.tied_embeddings and stages > 1 else 0  # a tied embedding stands at both ends
     assert sum(shard.weight_bytes for shard in shards) == model.weight_bytes("bf16") + twice
     assert sum(shard.curve.bytes_at(777) for shard in shards) == model.cache_bytes(777)

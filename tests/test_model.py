@@ -12,7 +12,7 @@ from kvplan.blocks import attention, linear, norm, pinned_vector
 from kvplan.define import Experts, define_model
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import DtypeError, InputError, ParallelError
-from kvplan.model import ROLES, Layer, Model, WeightGroup
+from kvplan.model import ROLES, Layer, Model, Placement, WeightGroup
 from tests.examples import LLAMA_8B, MAMBA, model_of
 
 SMALL = define_model(
@@ -183,7 +183,7 @@ def test_an_absurd_number_of_gpus_is_refused(gpus: Any) -> None:
 
 def test_more_stages_than_layers_are_refused() -> None:
     with pytest.raises(ParallelError, match="has 2 layers, too few for pipeline_parallel=3"):
-        SMALL.shards(pipeline_parallel=3)
+        SMALL.shards(placement=Placement(1, 3))
 
 
 # ------------------------------------------------------------------------------------------------------- shards
@@ -200,7 +200,7 @@ def test_layers_that_do_not_divide_go_to_the_stages_before_the_last(
 
 
 def test_the_embedding_stands_on_the_first_stage_and_the_head_on_the_last() -> None:
-    first, last = SMALL.shards(pipeline_parallel=2)
+    first, last = SMALL.shards(placement=Placement(1, 2))
     each = (MATRICES // 2 + 2 * 512) * 2
     assert first.weight_bytes == each + 1000 * 512 * 2
     assert last.weight_bytes == each + 1000 * 512 * 2 + 512 * 2

@@ -36,6 +36,11 @@ def scenario_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="a preset id, or the path of a config.json or a GGUF file")
     parser.add_argument("--gpu", required=True, help="a GPU preset id")
     parser.add_argument("--pipeline-parallel", "--pp", default="1", help="pipeline stages (default 1)")
+    parser.add_argument("--data-parallel", "--dp", default="1", help="replicas that share the batch (default 1)")
+    parser.add_argument(
+        "--expert-parallel", "--ep", action="store_true",
+        help="routed experts lie whole on the GPUs of all replicas (default: each is cut over them)",
+    )  # fmt: skip
     parser.add_argument(
         "--memory-fraction", default="0.9", help="part of the usable memory for the engine (default 0.9)"
     )
@@ -81,6 +86,8 @@ def base_scenario(options: argparse.Namespace, **settings: Any) -> Scenario:
         find_model(options.model, options.dtype),
         load_gpu(options.gpu),
         pipeline_parallel=parse_count(options.pipeline_parallel, "pipeline_parallel"),
+        data_parallel=parse_count(options.data_parallel, "data_parallel"),
+        expert_parallel=options.expert_parallel,
         memory_fraction=_number(options.memory_fraction, "memory_fraction"),
         overhead_bytes=None if options.overhead is None else parse_bytes(options.overhead, "overhead"),
         **settings,

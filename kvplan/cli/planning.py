@@ -87,6 +87,8 @@ def plan_to_json(p: MemoryPlan) -> dict[str, Any]:
         "num_kv_heads": s.planned_model.num_kv_heads,
         "tensor_parallel": s.tensor_parallel,
         "pipeline_parallel": s.pipeline_parallel,
+        "data_parallel": s.data_parallel,
+        "expert_parallel": s.expert_parallel,
         "memory_fraction": s.memory_fraction,
         **plan_values(p),
         "notes": list(s.model.notes),

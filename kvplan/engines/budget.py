@@ -12,7 +12,7 @@ from kvplan.engines.capacity import auto_kv_dtype, parse_version
 from kvplan.engines.overheads import COUNTS_GRAPHS, Overhead, activation_peak, cuda_graphs, non_torch, peak_rule
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
-from kvplan.model import Model
+from kvplan.model import ONE_GPU, Model, Placement
 from kvplan.units import GIB, whole_number
 
 
@@ -50,7 +50,8 @@ class Flags:
     memory_fraction         vLLM's gpu_memory_utilization, SGLang's mem_fraction_static, TensorRT-LLM's
                             free_gpu_memory_fraction
     max_num_batched_tokens  tokens of a batch (SGLang: chunked_prefill_size)
-    max_num_seqs            sequences of a batch
+    max_num_seqs            sequences of a batch, of one replica
+    placement               how the model lies over the GPUs
     eager                   no CUDA graphs
     """
 
@@ -59,8 +60,7 @@ class Flags:
     memory_fraction: float | None = None
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
-    tensor_parallel: int = 1
-    pipeline_parallel: int = 1
+    placement: Placement = ONE_GPU
     weight_dtype: str | None = None
     eager: bool = False
 
@@ -74,9 +74,7 @@ def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] 
     """
     if flags.engine not in _REQUESTED:
         raise UnknownNameError("engine with a budget", str(flags.engine), _REQUESTED)
-    shards = model.shards(
-        auto_kv_dtype(model, "auto"), flags.weight_dtype, flags.tensor_parallel, flags.pipeline_parallel
-    )
+    shards = model.shards(auto_kv_dtype(model, "auto"), flags.weight_dtype, flags.placement)
     weights = max(shard.weight_bytes for shard in shards)
     replaced = {part.name: part for part in known}
     inside, outside = _overheads(model, gpu, flags)
@@ -97,13 +95,12 @@ def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] 
 
 def _overheads(model: Model, gpu: Gpu, flags: Flags) -> tuple[tuple[Overhead, ...], tuple[Overhead, ...]]:
     """(inside, outside) the requested bytes."""
-    gpus = flags.tensor_parallel * flags.pipeline_parallel
     version = parse_version(flags.engine_version, vllm.NEWEST)
     batched = _given(flags.max_num_batched_tokens, "max_num_batched_tokens", vllm.default_batched_tokens(gpu))
     seqs = _given(flags.max_num_seqs, "max_num_seqs", default_max_num_seqs(gpu))
-    graphs, context = cuda_graphs(eager=flags.eager), non_torch(gpus)
+    graphs, context = cuda_graphs(eager=flags.eager), non_torch(flags.placement.num_gpus)
     rule = peak_rule(version if flags.engine == "vllm" else vllm.NEWEST)
-    peak = activation_peak(model, batched, seqs, flags.tensor_parallel, rule)
+    peak = activation_peak(model, batched, seqs, flags.placement.tensor_parallel, rule)
     if flags.engine == "sglang":  # its fraction covers weights and pool only; the rest lives outside
         return (context,), (graphs, peak)
     if flags.engine == "vllm" and version < COUNTS_GRAPHS:
@@ -136,8 +133,7 @@ def _vllm_requested(gpu: Gpu, flags: Flags, _taken: int) -> int:
 
 
 def _sglang_requested(gpu: Gpu, flags: Flags, _taken: int) -> int:
-    gpus = flags.tensor_parallel * flags.pipeline_parallel
-    default = sglang.default_memory_fraction(gpu, gpus, flags.max_num_batched_tokens)
+    default = sglang.default_memory_fraction(gpu, flags.placement.num_gpus, flags.max_num_batched_tokens)
     return int(memory_fraction(flags, default) * gpu.usable_bytes)
 
 

@@ -36,6 +36,7 @@ class EngineCapacity:
     block_size       tokens of the smallest block
     longest_context  the longest request that the pool admits, found by search; None where it sets no limit
     notes            sentences that a user should read
+    replicas         servers of data parallelism: each has such a pool of its own, and all above is of one
     """
 
     engine: str
@@ -48,6 +49,17 @@ class EngineCapacity:
     block_size: int
     longest_context: int | None
     notes: tuple[str, ...] = ()
+    replicas: int = 1
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all replicas together."""
+        return self.tokens * self.replicas
+
+    @property
+    def total_concurrency(self) -> float:
+        """Requests of `max_model_len` that all replicas together admit at once."""
+        return self.max_concurrency * self.replicas
 
     @property
     def needed_bytes(self) -> int:

@@ -6,8 +6,9 @@ import re
 import shlex
 from collections.abc import Callable
 
-from kvplan.engines.capacity import compute_dtype
-from kvplan.engines.launch import Launch, llamacpp_types, single_cache_dtype
+from kvplan.engines.launch import Launch, require_supported
+from kvplan.engines.llamacpp import cache_type_name, ollama_context
+from kvplan.engines.support import CACHE_WORDS, default_cache_dtype
 from kvplan.errors import InputError
 
 _REPOSITORY = re.compile(r"huggingface\.co/([\w.-]{1,96}/[\w.-]{1,96})")
@@ -16,7 +17,8 @@ Words = list[str]
 
 
 def command(launch: Launch) -> str:
-    """The shell line. Raises InputError where the engine has no such cache dtype, or is no server."""
+    """The shell line. Raises InputError where the engine cannot serve so, or is no server."""
+    require_supported(launch)
     if launch.engine not in _COMMANDS:
         raise InputError(f"{launch.engine} is not started by a command; it is called from Python")
     return shlex.join(_COMMANDS[launch.engine](launch))
@@ -32,53 +34,84 @@ def _vllm(launch: Launch) -> Words:
     return [
         "vllm", "serve", repository(launch),
         "--max-model-len", str(launch.context_length),
-        "--max-num-seqs", str(launch.batch_size),
+        "--max-num-seqs", str(launch.replica_requests),
         *_fraction(launch, "--gpu-memory-utilization"),
-        *_cache_dtype(launch, _VLLM_DTYPES, "--kv-cache-dtype"),
+        *_cache_dtype(launch, "--kv-cache-dtype"),
         *_parallel(launch, "--tensor-parallel-size", "--pipeline-parallel-size"),
+        *_above_one("--data-parallel-size", launch.placement.data_parallel),
+        *(["--enable-expert-parallel"] if launch.placement.expert_parallel else []),
     ]  # fmt: skip
 
 
 def _sglang(launch: Launch) -> Words:
+    """A replica of a model with routed experts shares them: its GPUs are counted in --tp-size as well."""
     return [
         "python", "-m", "sglang.launch_server", "--model-path", repository(launch),
         "--context-length", str(launch.context_length),
         "--max-running-requests", str(launch.batch_size),
         *_fraction(launch, "--mem-fraction-static"),
-        *_cache_dtype(launch, _SGLANG_DTYPES, "--kv-cache-dtype"),
-        *_parallel(launch, "--tp-size", "--pp-size"),
+        *_cache_dtype(launch, "--kv-cache-dtype"),
+        *_sglang_parallel(launch),
     ]  # fmt: skip
 
 
+def _sglang_parallel(launch: Launch) -> Words:
+    placement = launch.placement
+    shared = placement.data_parallel > 1 and launch.model.has_experts
+    gpus = placement.expert_gpus if shared else placement.tensor_parallel
+    return [
+        *_above_one("--tp-size", gpus),
+        *_above_one("--pp-size", placement.pipeline_parallel),
+        *_above_one("--dp-size", placement.data_parallel),
+        *(["--enable-dp-attention"] if shared else []),
+        *(_above_one("--ep-size", gpus) if placement.expert_parallel else []),
+    ]
+
+
 def _tensorrt(launch: Launch) -> Words:
-    if single_cache_dtype(launch) not in ("auto", compute_dtype(launch.model).name, "fp8"):
-        raise InputError(
-            f"trtllm-serve takes the cache dtype from the checkpoint; {launch.kv_dtype} cannot be asked for"
-        )
+    """The cache dtype is that of the checkpoint, or fp8."""
     return [
         "trtllm-serve", repository(launch),
         "--max_seq_len", str(launch.context_length),
         "--max_batch_size", str(launch.batch_size),
         *_fraction(launch, "--kv_cache_free_gpu_memory_fraction"),
+        *_cache_dtype(launch, "--kv_cache_dtype"),
         *_parallel(launch, "--tp_size", "--pp_size"),
+        *(_above_one("--ep_size", launch.placement.tensor_parallel) if launch.placement.expert_parallel else []),
     ]  # fmt: skip
 
 
 def _llamacpp(launch: Launch) -> Words:
     """All layers on the GPU; a quantized V needs flash attention."""
-    type_k, type_v = llamacpp_types(launch)
+    type_k, type_v = _types(launch)
     types = ["--cache-type-k", type_k, "--cache-type-v", type_v] if (type_k, type_v) != ("f16", "f16") else []
     return [
-        "llama-server", "-m", f"{launch.model.id or 'model'}.gguf",
-        "-c", str(launch.context_length * launch.batch_size), "-np", str(launch.batch_size),
-        "-ngl", "999", "-fa", "on", *types,
+        *_server(launch), "-ngl", "999", "-fa", "on", *types,
     ]  # fmt: skip
 
 
+def _ik_llamacpp(launch: Launch) -> Words:
+    """The fork: latent attention is chosen by -mla."""
+    type_k, type_v = _types(launch)
+    types = ["-ctk", type_k, "-ctv", type_v] if (type_k, type_v) != ("f16", "f16") else []
+    latent = any(layer.cache.kind.endswith("latent") for layer, _ in launch.model.layer_runs)
+    return [*_server(launch), "-ngl", "999", "-fa", "on", *(["-mla", "3"] if latent else []), *types]
+
+
+def _server(launch: Launch) -> Words:
+    return [
+        "llama-server", "-m", f"{launch.model.id or 'model'}.gguf",
+        "-c", str(ollama_context(launch.context_length, launch.batch_size)), "-np", str(launch.batch_size),
+    ]  # fmt: skip
+
+
+def _types(launch: Launch) -> tuple[str, str]:
+    return cache_type_name(launch.kv.key), cache_type_name(launch.kv.value)
+
+
 def _ollama(launch: Launch) -> Words:
-    type_k, type_v = llamacpp_types(launch)
-    if type_k != type_v or type_k not in ("f16", "q8_0", "q4_0"):
-        raise InputError(f"Ollama has one cache type for K and V: f16, q8_0 or q4_0, not {launch.kv_dtype}")
+    """Ollama asks llama.cpp for num_ctx times num_parallel cells itself."""
+    type_k, _ = _types(launch)
     quantized = ["OLLAMA_FLASH_ATTENTION=1", f"OLLAMA_KV_CACHE_TYPE={type_k}"] if type_k != "f16" else []
     return [
         f"OLLAMA_CONTEXT_LENGTH={launch.context_length}", f"OLLAMA_NUM_PARALLEL={launch.batch_size}", *quantized,
@@ -90,27 +123,21 @@ def _fraction(launch: Launch, flag: str) -> Words:
     return [] if launch.memory_fraction is None else [flag, f"{launch.memory_fraction:g}"]
 
 
+def _above_one(flag: str, count: int) -> Words:
+    return [flag, str(count)] if count > 1 else []
+
+
 def _parallel(launch: Launch, tensor: str, pipeline: str) -> Words:
-    words = [tensor, str(launch.tensor_parallel)] if launch.tensor_parallel > 1 else []
-    return words + ([pipeline, str(launch.pipeline_parallel)] if launch.pipeline_parallel > 1 else [])
+    placement = launch.placement
+    return [*_above_one(tensor, placement.tensor_parallel), *_above_one(pipeline, placement.pipeline_parallel)]
 
 
-_VLLM_DTYPES = {
-    "bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "nvfp4": "nvfp4",
-    "int8_per_token_head": "int8_per_token_head", "fp8_per_token_head": "fp8_per_token_head",
-    "int4_per_token_head": "int4_per_token_head",
-}  # fmt: skip
-_SGLANG_DTYPES = {"bf16": "bf16", "fp8": "fp8_e4m3", "nvfp4": "fp4_e2m1"}
-
-
-def _cache_dtype(launch: Launch, names: dict[str, str], flag: str) -> Words:
+def _cache_dtype(launch: Launch, flag: str) -> Words:
     """Nothing where the cache is as the model is computed, which every engine takes as auto."""
-    wanted = single_cache_dtype(launch)
-    if wanted in ("auto", compute_dtype(launch.model).name):
+    wanted = launch.kv.name
+    if wanted == default_cache_dtype(launch.engine, launch.model):
         return []
-    if wanted not in names:
-        raise InputError(f"{launch.engine} has no cache dtype {wanted}; it has {', '.join(names)}")
-    return [flag, names[wanted]]
+    return [flag, CACHE_WORDS[launch.engine][wanted]]
 
 
 _COMMANDS: dict[str, Callable[[Launch], Words]] = {
@@ -118,5 +145,6 @@ _COMMANDS: dict[str, Callable[[Launch], Words]] = {
     "sglang": _sglang,
     "llama.cpp": _llamacpp,
     "ollama": _ollama,
+    "ik_llama.cpp": _ik_llamacpp,
     "tensorrt-llm": _tensorrt,
 }

@@ -12,7 +12,7 @@ from kvplan.engines.log import LogFigures, Number, requested_bytes
 from kvplan.engines.registry import engine_capacity
 from kvplan.errors import InputError, KvplanError
 from kvplan.hardware import Gpu
-from kvplan.model import Model
+from kvplan.model import Model, Placement
 from kvplan.units import format_bytes
 
 
@@ -97,7 +97,7 @@ def _memory_lines(figures: LogFigures, model: Model, gpu: Gpu | None, given: Map
 def _weight_line(printed: int, figures: LogFigures, model: Model, given: Mapping[str, Any]) -> Line:
     settings = log_settings(figures, given)
     try:
-        shards = model.shards("bf16", None, settings["tensor_parallel"], settings["pipeline_parallel"])
+        shards = model.shards("bf16", None, Placement(settings["tensor_parallel"], settings["pipeline_parallel"]))
     except KvplanError as error:
         return Line("weights", printed, None, "bytes", False, str(error))
     planned = max(shard.weight_bytes for shard in shards)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity, parse_version
-from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_cache
+from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_cache, require_supported
 from kvplan.engines.vllm import CAPACITY_LINE, NEWEST
 from kvplan.units import GIB, MIB
 
@@ -17,6 +17,7 @@ def predicted_lines(launch: Launch) -> tuple[str, ...]:
     The pool is an estimate unless the overheads come from a log; cells and blocks of a given pool are exact.
     Raises InputError, UnknownNameError, DtypeError or ParallelError.
     """
+    require_supported(launch)
     return tuple(_LINES.get(launch.engine, _no_lines)(launch))
 
 
@@ -68,17 +69,29 @@ def _tensorrt(launch: Launch) -> Iterator[str]:
 
 
 def _llamacpp(launch: Launch) -> Iterator[str]:
-    cache, type_k, type_v = llamacpp_cache(launch)
+    cache, options = llamacpp_cache(launch)
     yield f"n_ctx = {cache.cells}"
     yield (
-        f"KV size = {cache.kv_bytes / MIB:.2f} MiB, K ({type_k}): {cache.k_bytes / MIB:.2f} MiB, "
-        f"V ({type_v}): {cache.v_bytes / MIB:.2f} MiB"
+        f"KV size = {cache.kv_bytes / MIB:.2f} MiB, K ({options.type_k}): {cache.k_bytes / MIB:.2f} MiB, "
+        f"V ({options.type_v}): {cache.v_bytes / MIB:.2f} MiB"
     )
     if cache.window_cells:
         yield f"of which window layers: {cache.window_cells} cells"
     if cache.r_bytes or cache.s_bytes:
         both, conv, state = (size / MIB for size in (cache.r_bytes + cache.s_bytes, cache.r_bytes, cache.s_bytes))
         yield f"recurrent size = {both:.2f} MiB, R (f32): {conv:.2f} MiB, S (f32): {state:.2f} MiB"
+
+
+def _ik_llamacpp(launch: Launch) -> Iterator[str]:
+    """The older words, which the fork has kept."""
+    cache, options = llamacpp_cache(launch)
+    yield f"n_ctx = {cache.cells}"
+    size = f"KV self size  = {cache.kv_bytes / MIB:7.2f} MiB"
+    if any(layer.cache.kind.endswith("latent") for layer, _ in launch.model.layer_runs):
+        yield f"{size}, c^KV ({options.type_k}): {cache.k_bytes / MIB:7.2f} MiB, kv^T: not used"
+    else:
+        keys, values = cache.k_bytes / MIB, cache.v_bytes / MIB
+        yield f"{size}, K ({options.type_k}): {keys:7.2f} MiB, V ({options.type_v}): {values:7.2f} MiB"
 
 
 def _no_lines(_launch: Launch) -> Iterator[str]:
@@ -92,4 +105,5 @@ _LINES: dict[str, Callable[[Launch], Iterator[str]]] = {
     "tensorrt-llm": _tensorrt,
     "llama.cpp": _llamacpp,
     "ollama": _llamacpp,
+    "ik_llama.cpp": _ik_llamacpp,
 }

@@ -117,6 +117,11 @@ def llamacpp_options(**given: object) -> LlamaCppOptions:
 def allocated(model: Model, n_ctx: int, options: LlamaCppOptions, tensor_parallel: int = 1) -> KvBytes:
     """`kv_bytes` from checked options."""
     types = cache_types(options.type_k, options.type_v)
+    if tensor_parallel > 1 and any(layer.cache.kind.endswith("latent") for layer, _ in model.layer_runs):
+        raise InputError(
+            f"llama.cpp does not divide the latent layers of {model.name} (--split-mode tensor); let it spread whole "
+            "layers over the GPUs, with tensor_parallel 1"
+        )
     streams = 1 if options.unified else options.slots
     each = _padded(n_ctx // streams if streams > 1 else n_ctx, options.pad)
     sums = {"key": 0, "value": 0, "convolution": 0, "state": 0}
@@ -221,11 +226,6 @@ def _note(needed: int, tokens: int, options: LlamaCppOptions) -> str:
     types = f"K as {options.type_k} and V as {options.type_v}"
     slots = f"each of {options.slots} slots" if options.slots > 1 else "one slot"
     return f"all is allocated at the start: {needed / MIB:.2f} MiB for {tokens:,} tokens in {slots}, {types}"
-
-
-def compute_buffer_bytes(vocab_size: int, ubatch: int = UBATCH) -> int:
-    """About what the compute buffer takes with flash attention on a GQA model: the logits of a micro-batch."""
-    return vocab_size * 4 * ubatch
 
 
 def ollama_context(num_ctx: int, num_parallel: int) -> int:

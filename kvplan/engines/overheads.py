@@ -105,6 +105,24 @@ def activation_peak(
     )
 
 
+def compute_buffer(model: Model, gpus: int, ubatch: int = 512) -> Overhead:
+    """llama.cpp's compute buffers with flash attention: the logits of a micro-batch, and more where K is latent."""
+    logits = (model.vocab_size or 0) * 4 * ubatch
+    latent = any(layer.cache.kind.endswith("latent") for layer, _ in model.layer_runs)
+    low, typical, high, count = (104, 203, 1054, 13) if latent else (101, 105, 129, 15)
+    return Overhead(
+        "activation",
+        "compute buffers",
+        low=gpus * logits * low // 100,
+        typical=gpus * logits * typical // 100,
+        high=gpus * logits * high // 100,
+        source=(
+            f"the logits of {ubatch:,} tokens in 32 bit on each GPU, times {low / 100:.2f}, {typical / 100:.2f} and "
+            f"{high / 100:.2f}: smallest, median and 90th percentile of {count} public llama.cpp logs"
+        ),
+    )
+
+
 def _token_bytes(layer: Layer, model: Model, tensor_parallel: int) -> int:
     """Bytes that one token's activations take at most in `layer`, in 16 bits.
 
@@ -119,6 +137,13 @@ def _token_bytes(layer: Layer, model: Model, tensor_parallel: int) -> int:
 
 def _gib(hundredths: int) -> int:
     return hundredths * GIB // 100
+
+
+def cuda_contexts(num_gpus: int) -> Overhead:
+    """What the driver takes for a program that is no PyTorch, on all GPUs together."""
+    one = non_torch(1)
+    source = f"{one.source}, for each GPU"
+    return Overhead(one.name, one.label, num_gpus * one.low, num_gpus * one.typical, num_gpus * one.high, source)
 
 
 def non_torch(num_gpus: int) -> Overhead:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, NamedTuple
+from dataclasses import fields, replace
+from typing import Any, Literal, NamedTuple
 
 from kvplan.dtypes import weight_format
 from kvplan.engines import llamacpp, sglang, tensorrt_llm, transformers, vllm
 from kvplan.engines.capacity import EngineCapacity, Request, checked_request
+from kvplan.engines.support import default_cache_dtype, require_cache_dtype, require_placed
 from kvplan.errors import InputError, UnknownNameError, quoted, shorten
-from kvplan.model import Model
+from kvplan.model import Model, Placement
 from kvplan.units import whole_number
 
 
@@ -19,14 +20,17 @@ class Engine(NamedTuple):
 
     label     the word on a page
     capacity  what it makes of a pool, from the request and its own options
+    memory    pool: it takes a pool at its start and divides it into blocks; slots: it allocates the cells of every
+              request before the first one comes; tensors: it takes what requests need
     options   names of options that only it has
-    auto      the cache dtype that its default means; auto: the dtype that the model is computed in
+    unused    settings of `engine_capacity` that it does not know; they are refused
     """
 
     label: str
     capacity: Callable[[Request, Mapping[str, Any]], EngineCapacity]
+    memory: Literal["pool", "slots", "tensors"]
     options: tuple[str, ...] = ()
-    auto: str = "auto"
+    unused: tuple[str, ...] = ("context_parallel",)
 
 
 def _names(options: type) -> tuple[str, ...]:
@@ -51,21 +55,30 @@ def _llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
     return llamacpp.capacity(request, llamacpp.llamacpp_options(**{**types, **given}))
 
 
+_NO_BLOCKS = ("context_parallel", "block_size")
+
+
 def _ik_llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
     """A fork without a pool for windows, and with cells in multiples of 32."""
     return _llamacpp(request, {"swa_full": True, "pad": 32, **given})
 
 
 ENGINES: dict[str, Engine] = {
-    "vllm": Engine("vLLM", _vllm, _names(vllm.VllmOptions)),
-    "sglang": Engine("SGLang", _sglang, _names(sglang.SglangOptions)),
-    "llama.cpp": Engine("llama.cpp", _llamacpp, _names(llamacpp.LlamaCppOptions), "fp16"),
-    "ollama": Engine("Ollama", _llamacpp, _names(llamacpp.LlamaCppOptions), "fp16"),
-    "ik_llama.cpp": Engine("ik_llama.cpp", _ik_llamacpp, _names(llamacpp.LlamaCppOptions), "fp16"),
-    "tensorrt-llm": Engine("TensorRT-LLM", lambda request, _: tensorrt_llm.capacity(request)),
-    "transformers": Engine("transformers", lambda request, _: transformers.dynamic_capacity(request)),
+    "vllm": Engine("vLLM", _vllm, "pool", _names(vllm.VllmOptions), ()),
+    "sglang": Engine("SGLang", _sglang, "pool", _names(sglang.SglangOptions)),
+    "llama.cpp": Engine("llama.cpp", _llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
+    "ollama": Engine("Ollama", _llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
+    "ik_llama.cpp": Engine("ik_llama.cpp", _ik_llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
+    "tensorrt-llm": Engine("TensorRT-LLM", lambda request, _: tensorrt_llm.capacity(request), "pool"),
+    "transformers": Engine(
+        "transformers", lambda request, _: transformers.dynamic_capacity(request), "tensors", (), _NO_BLOCKS
+    ),
     "transformers-static": Engine(
-        "transformers, static cache", lambda request, _: transformers.static_capacity(request)
+        "transformers, static cache",
+        lambda request, _: transformers.static_capacity(request),
+        "tensors",
+        (),
+        _NO_BLOCKS,
     ),
 }
 """Every engine by its id, in the order that a list shows."""
@@ -91,16 +104,20 @@ def engine_capacity(
     max_model_len: int | None = None,
     max_num_batched_tokens: int | None = None,
     context_parallel: int = 1,
+    data_parallel: int = 1,
     **options: Any,
 ) -> EngineCapacity:
     """What `engine` makes of a pool of `pool_bytes` on each GPU.
 
-    engine_version          as the engine prints it; None: the newest rules known here
+    engine                  vllm, sglang, llama.cpp, ollama, ik_llama.cpp, tensorrt-llm, transformers,
+                            transformers-static
+    engine_version          as the engine prints it; None: the newest rules known here. Only vLLM's rules differ
     kv_dtype                the engine's option: auto, or a cache format
     block_size              tokens of a block; None: the engine's own
     max_model_len           the longest request; None: the model's context limit
     max_num_batched_tokens  tokens of a batch, for which window layers of vLLM reserve; None: 8,192, and a note
     context_parallel        GPUs that a sequence is spread over (vLLM's decode context parallelism)
+    data_parallel           replicas, each with such a pool; the answer is of one, and says how many there are
     options                 what only one engine has: `ENGINES[engine].options`
 
     Raises InputError, UnknownNameError, DtypeError or ParallelError.
@@ -111,12 +128,27 @@ def engine_capacity(
             raise UnknownNameError(f"{engine} option", name, chosen.options)
     if not isinstance(model, Model):
         raise InputError(f"model is {quoted(model)}; a Model is needed, such as load_model gives")
-    stored = chosen.auto if kv_dtype == "auto" else kv_dtype
     request = checked_request(
-        model, pool_bytes, stored, tensor_parallel, pipeline_parallel, block_size, max_model_len,
-        max_num_batched_tokens, context_parallel, engine_version,
+        model, pool_bytes, default_cache_dtype(engine, model) if kv_dtype == "auto" else kv_dtype, tensor_parallel,
+        pipeline_parallel, block_size, max_model_len, max_num_batched_tokens, context_parallel, engine_version,
     )  # fmt: skip
-    return chosen.capacity(request, options)
+    for name in chosen.unused:
+        if getattr(request, name) not in (None, 1):
+            raise InputError(f"{engine} has no {name}, and {getattr(request, name):,} is given; leave it out")
+    placement = Placement(tensor_parallel, pipeline_parallel, whole_number(data_parallel, "data_parallel", high=4096))
+    require_placed(engine, placement)
+    require_cache_dtype(engine, model, request.kv)
+    return _of_replicas(chosen.capacity(request, options), data_parallel)
+
+
+def _of_replicas(found: EngineCapacity, replicas: int) -> EngineCapacity:
+    if replicas == 1:
+        return found
+    note = (
+        f"each of {replicas:,} replicas has such a cache of its own and prints its own lines: "
+        f"{found.tokens * replicas:,} tokens in all"
+    )
+    return replace(found, replicas=replicas, notes=(*found.notes, note))
 
 
 _engine = engine

@@ -7,28 +7,30 @@ the copy that they need to grow. They are another number than the resident bytes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity
-from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_types
+from kvplan.engines.launch import Launch, budget_of, capacity_of, require_supported
+from kvplan.engines.offload import slots_budget
 from kvplan.engines.overheads import Overhead
-from kvplan.engines.registry import engine_capacity
+from kvplan.engines.registry import ENGINES, engine
+from kvplan.model import ONE_GPU
 
-HAS_POOL = frozenset({"vllm", "sglang", "tensorrt-llm"})
-"""Engines that take a pool at their start and divide it into blocks; the others take what requests need."""
+HAS_POOL = frozenset(name for name, item in ENGINES.items() if item.memory == "pool")
+"""Engines that take a pool at their start and divide it into blocks."""
 
-HAS_SLOTS = frozenset({"llama.cpp", "ollama", "ik_llama.cpp"})
-"""Engines that allocate the cells of every request before the first one comes."""
+HAS_SLOTS = frozenset(name for name, item in ENGINES.items() if item.memory == "slots")
+"""Engines that allocate the cells of every request before the first one comes; whole layers lie on each GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
     """A server's memory for requests.
 
-    bytes     set aside for all requests of the launch: on one GPU where there is a pool, else on all GPUs together
-    low, typical, high   what the engine makes of the pool with high, typical and low overheads
-    budget    how the pool comes about; None where there is no pool, and the three are then equal
+    bytes     set aside for all requests of a replica: on one GPU, or with slots on all GPUs together
+    low, typical, high   what the engine makes of the memory with high, typical and low overheads
+    budget    how that memory comes about; None where the engine takes what requests need (the three are then equal)
     """
 
     bytes: int
@@ -37,54 +39,52 @@ class Reserved:
     high: EngineCapacity
     budget: PoolBudget | None
 
+    @property
+    def fits(self) -> bool:
+        """Whether the typical memory holds all that is set aside, so that no request waits."""
+        return self.bytes <= self.typical.pool_bytes
+
 
 def reserved_of(launch: Launch, room_bytes: int) -> Reserved:
     """What the server of `launch` sets aside.
 
-    room_bytes  memory of all GPUs that weights and overhead leave; only an engine without a pool of its own asks
+    room_bytes  what weights and overhead leave on one GPU; only an engine that takes what requests need asks
 
-    Raises InputError, UnknownNameError, DtypeError or ParallelError.
+    Raises InputError where the engine cannot serve so, UnknownNameError, DtypeError or ParallelError.
     """
-    if launch.engine in HAS_POOL:
-        return _paged(launch)
-    return (_slots if launch.engine in HAS_SLOTS else _tensors)(launch, max(0, room_bytes))
+    require_supported(launch)
+    if engine(launch.engine).memory == "tensors":
+        found = capacity_of(launch, max(0, room_bytes))
+        return Reserved(found.needed_bytes * launch.replica_requests, found, found, found, None)
+    return (_slots if launch.engine in HAS_SLOTS else _paged)(launch)
 
 
 def _paged(launch: Launch) -> Reserved:
     budget = budget_of(launch)
-    low, typical, high = (
-        capacity_of(launch, pool) for pool in (budget.low_bytes, budget.pool_bytes, budget.high_bytes)
-    )
-    return Reserved(typical.needed_bytes * launch.batch_size, low, typical, high, budget)
+    low, typical, high = _three(launch, budget)
+    return Reserved(typical.needed_bytes * launch.replica_requests, low, typical, high, budget)
 
 
-def _slots(launch: Launch, room_bytes: int) -> Reserved:
-    type_k, type_v = llamacpp_types(launch)
-    found = engine_capacity(
-        launch.model,
-        pool_bytes=room_bytes,
-        engine=launch.engine,
-        max_model_len=launch.context_length,
-        type_k=type_k,
-        type_v=type_v,
-        slots=launch.batch_size,
-    )
-    return Reserved(found.needed_bytes, found, found, found, None)
+def _slots(launch: Launch) -> Reserved:
+    """A block is the whole context of every slot."""
+    budget = slots_budget(launch)
+    low, typical, high = _three(replace(launch, placement=ONE_GPU), budget)
+    return Reserved(typical.needed_bytes, low, typical, high, budget)
 
 
-def _tensors(launch: Launch, room_bytes: int) -> Reserved:
-    found = capacity_of(launch, room_bytes)
-    return Reserved(found.needed_bytes * launch.batch_size, found, found, found, None)
+def _three(launch: Launch, budget: PoolBudget) -> tuple[EngineCapacity, ...]:
+    return tuple(capacity_of(launch, pool) for pool in (budget.low_bytes, budget.pool_bytes, budget.high_bytes))
 
 
 def overhead_parts(launch: Launch) -> tuple[Overhead, ...]:
     """Everything besides weights and cache: the parts that are known, and estimates of those that are not.
 
-    Of an engine without a pool there are no estimates, only what is known.
+    On one GPU, or with slots on all GPUs together. Of an engine that takes what requests need there are no
+    estimates, only what is known.
     """
-    if launch.engine not in HAS_POOL:
+    if engine(launch.engine).memory == "tensors":
         return launch.known
-    budget = budget_of(launch)
+    budget = slots_budget(launch) if launch.engine in HAS_SLOTS else budget_of(launch)
     return (*budget.overheads, *budget.outside)
 
 

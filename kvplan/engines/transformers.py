@@ -10,32 +10,39 @@ from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.engines.capacity import EngineCapacity, Request, longest_context, ratio
 from kvplan.model import Model
 
-BytesOf = Callable[[Model, int, int, KvDtype], int]
+BytesOf = Callable[[Model, int, int, KvDtype, int], int]
 
 
-def dynamic_bytes(model: Model, tokens: int, batch_size: int = 1, kv_dtype: str | KvDtype = "bf16") -> int:
+def dynamic_bytes(
+    model: Model, tokens: int, batch_size: int = 1, kv_dtype: str | KvDtype = "bf16", tensor_parallel: int = 1
+) -> int:
     """Bytes of a `DynamicCache` of `tokens` tokens: windows keep W - 1 of them once the prompt was longer."""
     kv = as_kv_dtype(kv_dtype)
     dropped = sum(
-        count * part.entry_bytes(kv)
+        count * part.entry_bytes(kv, tensor_parallel)
         for layer, count in model.layer_runs
         if layer.cache.kind.startswith("sliding")
         for part in layer.cache.cache_parts()
         if part.max_tokens is not None and tokens >= part.max_tokens
     )
-    return (model.cache_curve(kv).bytes_at(tokens) - dropped) * batch_size
+    return (model.cache_curve(kv, tensor_parallel).bytes_at(tokens) - dropped) * batch_size
 
 
-def growing_bytes(model: Model, tokens: int, batch_size: int = 1, kv_dtype: str | KvDtype = "bf16") -> int:
+def growing_bytes(
+    model: Model, tokens: int, batch_size: int = 1, kv_dtype: str | KvDtype = "bf16", tensor_parallel: int = 1
+) -> int:
     """Bytes while a `DynamicCache` grows by a token: the largest layer's tensors exist twice."""
     kv = as_kv_dtype(kv_dtype)
-    largest = max(add_up([(layer.cache, 1)], kv).bytes_at(tokens) for layer, _ in model.layer_runs)
-    return dynamic_bytes(model, tokens, batch_size, kv) + largest * batch_size
+    layers = (add_up([(layer.cache, 1)], kv, tensor_parallel) for layer, _ in model.layer_runs)
+    largest = max(curve.bytes_at(tokens) for curve in layers)
+    return dynamic_bytes(model, tokens, batch_size, kv, tensor_parallel) + largest * batch_size
 
 
-def static_bytes(model: Model, tokens: int, batch_size: int = 1, kv_dtype: str | KvDtype = "bf16") -> int:
+def static_bytes(
+    model: Model, tokens: int, batch_size: int = 1, kv_dtype: str | KvDtype = "bf16", tensor_parallel: int = 1
+) -> int:
     """Bytes of a `StaticCache` of `tokens` capacity: all of it from the start, windows min(W, capacity)."""
-    return model.cache_curve(as_kv_dtype(kv_dtype)).bytes_at(tokens) * batch_size
+    return model.cache_curve(as_kv_dtype(kv_dtype), tensor_parallel).bytes_at(tokens) * batch_size
 
 
 def dynamic_capacity(request: Request) -> EngineCapacity:
@@ -49,15 +56,14 @@ def static_capacity(request: Request) -> EngineCapacity:
 
 
 def _capacity(request: Request, engine: str, bytes_of: BytesOf, note: str) -> EngineCapacity:
-    model, kv = request.model, request.kv
-    longest = longest_context(lambda length: bytes_of(model, length, 1, kv), request.pool_bytes)
-    needed = bytes_of(model, request.max_model_len, 1, kv)
-    tokens = 0 if longest is None else longest
+    model, kv, parallel = request.model, request.kv, request.tensor_parallel
+    longest = longest_context(lambda length: bytes_of(model, length, 1, kv, parallel), request.pool_bytes)
+    needed = bytes_of(model, request.max_model_len, 1, kv, parallel)
     return EngineCapacity(
         engine=engine,
         pool_bytes=request.pool_bytes,
         num_blocks=int(ratio(request.pool_bytes, needed)),
-        tokens=tokens,
+        tokens=longest or 0,
         max_concurrency=ratio(request.pool_bytes, needed),
         bytes_per_block=needed,
         request_blocks=1,

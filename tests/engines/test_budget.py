@@ -11,7 +11,7 @@ from kvplan.engines.budget import Flags, PoolBudget, default_max_num_seqs, pool_
 from kvplan.engines.overheads import activation_peak, cuda_graphs, measured, non_torch, peak_rule
 from kvplan.errors import InputError, UnknownNameError
 from kvplan.hardware import Gpu, define_gpu
-from kvplan.model import Model
+from kvplan.model import Model, Placement
 from kvplan.presets import load_gpu
 from kvplan.units import GIB
 
@@ -67,7 +67,7 @@ def test_tensorrt_llm_takes_its_fraction_of_the_rest() -> None:
 
 
 def test_tensor_parallelism_divides_weights_and_costs_communication() -> None:
-    one, two = ask(), ask(tensor_parallel=2)
+    one, two = ask(), ask(placement=Placement(2))
     assert two.weight_bytes < one.weight_bytes * 0.51
     assert two.overheads[1].typical > one.overheads[1].typical == non_torch(1).typical
 

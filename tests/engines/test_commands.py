@@ -15,7 +15,7 @@ from kvplan.engines.log import read_log
 from kvplan.engines.overheads import measured
 from kvplan.errors import InputError, UnknownNameError
 from kvplan.hardware import define_gpu
-from kvplan.model import Model
+from kvplan.model import Model, Placement
 from kvplan.units import GIB, MIB
 from tests.engines.log_cases import published
 
@@ -64,18 +64,18 @@ def test_a_cache_dtype_is_written_in_the_engines_own_words(engine: str, kv_dtype
 
 
 def test_fraction_and_parallelism_are_written_where_set() -> None:
-    words = command(launch("vllm", memory_fraction=0.85, tensor_parallel=2, pipeline_parallel=2))
+    words = command(launch("vllm", memory_fraction=0.85, placement=Placement(2, 2)))
     assert words.endswith("--gpu-memory-utilization 0.85 --tensor-parallel-size 2 --pipeline-parallel-size 2")
 
 
 @pytest.mark.parametrize(
     ("engine", "kv_dtype", "message"),
     [
-        ("vllm", "q8_0", "vllm has no cache dtype q8_0; it has bf16"),
+        ("vllm", "q8_0", "vllm has no cache dtype q8_0; choose bf16, its default, or fp16"),
         ("vllm", "q8_0/q4_0", "stores K and V alike"),
-        ("llama.cpp", "fp8", "llama.cpp has no cache type for fp8"),
-        ("ollama", "q8_0/q4_0", "Ollama has one cache type for K and V"),
-        ("tensorrt-llm", "nvfp4", "takes the cache dtype from the checkpoint"),
+        ("llama.cpp", "fp8", "llama.cpp has no cache dtype fp8; choose fp16"),
+        ("ollama", "q8_0/q4_0", "ollama stores K and V alike"),
+        ("tensorrt-llm", "nvfp4", "tensorrt-llm has no cache dtype nvfp4"),
         ("transformers", "auto", "called from Python"),
     ],
 )

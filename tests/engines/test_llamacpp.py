@@ -8,7 +8,8 @@ import pytest
 
 from kvplan.attention import CombinedCache, CrossAttention, FullAttention, LatentAttention, SlidingAttention
 from kvplan.engines import engine_capacity
-from kvplan.engines.llamacpp import cache_type_name, compute_buffer_bytes, kv_bytes, ollama_context
+from kvplan.engines.llamacpp import cache_type_name, kv_bytes, ollama_context
+from kvplan.engines.overheads import compute_buffer
 from kvplan.errors import DtypeError, InputError, UnknownNameError
 from kvplan.units import GIB, MIB
 from tests.engines.log_cases import published
@@ -144,13 +145,16 @@ def test_a_fork_without_a_window_pool_keeps_every_cell() -> None:
 
 def test_formats_that_llamacpp_lacks_are_refused() -> None:
     assert cache_type_name("fp16") == "f16"
-    with pytest.raises(InputError, match="has no cache type for fp8"):
+    with pytest.raises(InputError, match="has no cache dtype fp8; choose fp16, its default, or fp32"):
         engine_capacity(model((1, FULL)), engine="llama.cpp", pool_bytes=GIB, kv_dtype="fp8")
 
 
 def test_the_compute_buffer_is_about_the_logits_of_a_micro_batch() -> None:
-    assert compute_buffer_bytes(151_936) == 151_936 * 4 * 512
-    assert abs(compute_buffer_bytes(151_936) - 300.75 * MIB) < 5 * MIB  # Qwen3-Coder-30B at 4,096: 300.75 MiB
+    coder = published("Qwen/Qwen3-30B-A3B")  # of 151,936 entries; its log prints 300.75 MiB at a context of 4,096
+    found = compute_buffer(coder, 1)
+    assert found.typical == 151_936 * 4 * 512 * 105 // 100
+    assert found.low <= 300.75 * MIB <= found.high
+    assert compute_buffer(coder, 2).typical == 2 * found.typical  # a buffer on each GPU
 
 
 def test_ollama_multiplies_the_context_by_its_slots() -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from kvplan.engines import ENGINES
 from kvplan.engines.launch import Launch, budget_of
+from kvplan.engines.offload import layers_on_gpu, offload_sentence, slots_budget
 from kvplan.engines.overheads import measured
-from kvplan.engines.reserved import HAS_POOL, overhead_parts, reserved_of, typical_total
+from kvplan.engines.reserved import HAS_POOL, HAS_SLOTS, overhead_parts, reserved_of, typical_total
+from kvplan.model import Placement
 from kvplan.presets import load_gpu, load_model
 from kvplan.units import GIB, MIB
 
@@ -16,8 +18,9 @@ TENSORS_OF_A_LAYER = TOKEN // 32
 
 
 def launch(engine: str, **settings: object) -> Launch:
-    given = {"context_length": 8192, "batch_size": 4, "kv_dtype": "fp16", **settings}
-    return Launch(engine, load_model("llama-3.1-8b"), load_gpu("h100-sxm-80gb"), **given)  # type: ignore[arg-type]
+    given = {"context_length": 8192, "batch_size": 4, **settings}
+    values = {"model": load_model("llama-3.1-8b"), "gpu": load_gpu("h100-sxm-80gb"), **given}
+    return Launch(engine, **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers-static"])
@@ -36,11 +39,11 @@ def test_a_request_is_rounded_up_to_whole_blocks() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_only_an_engine_with_a_pool_has_a_budget_and_a_spread(engine: str) -> None:
+def test_every_engine_that_allocates_at_its_start_has_a_budget_and_a_spread(engine: str) -> None:
     found = reserved_of(launch(engine), 40 * GIB)
     pools = [found.low.pool_bytes, found.typical.pool_bytes, found.high.pool_bytes]
-    if engine in HAS_POOL:
-        assert found.budget == budget_of(launch(engine))
+    if engine in HAS_POOL | HAS_SLOTS:
+        assert found.budget == (budget_of if engine in HAS_POOL else slots_budget)(launch(engine))
         assert pools == [found.budget.low_bytes, found.budget.pool_bytes, found.budget.high_bytes]
     else:
         assert found.budget is None
@@ -48,7 +51,7 @@ def test_only_an_engine_with_a_pool_has_a_budget_and_a_spread(engine: str) -> No
 
 
 def test_room_below_nothing_is_no_room() -> None:
-    found = reserved_of(launch("llama.cpp"), -1)
+    found = reserved_of(launch("transformers-static"), -1)
     assert (found.typical.pool_bytes, found.typical.longest_context) == (0, 0)
 
 
@@ -73,4 +76,40 @@ def test_an_older_vllm_has_its_graphs_outside_and_they_count_too() -> None:
 
 def test_without_a_pool_only_what_is_known_is_an_overhead() -> None:
     peak = measured("activation", 300 * MIB, "a log")
-    assert overhead_parts(launch("llama.cpp", known=(peak,))) == (peak,)
+    assert overhead_parts(launch("transformers", known=(peak,))) == (peak,)
+
+
+def test_llamacpp_takes_what_weights_buffers_and_contexts_leave_of_all_gpus() -> None:
+    budget = slots_budget(launch("llama.cpp", placement=Placement(2)))
+    usable, weights = load_gpu("h100-sxm-80gb").usable_bytes, load_model("llama-3.1-8b").weight_bytes()
+    logits = 128_256 * 4 * 512
+    assert [part.typical for part in budget.overheads] == [2 * logits * 105 // 100, 2 * (13 * GIB // 100)]
+    assert budget.pool_bytes == 2 * usable - weights - sum(part.typical for part in budget.overheads)
+    assert not budget.outside
+
+
+def test_known_buffers_of_llamacpp_replace_the_estimate() -> None:
+    peak = measured("activation", 300 * MIB, "a log")
+    assert [part.measured for part in slots_budget(launch("llama.cpp", known=(peak,))).overheads] == [True, False]
+
+
+def test_layers_go_to_the_gpu_from_the_last_on_as_far_as_they_fit() -> None:
+    small = launch("llama.cpp", gpu=load_gpu("rtx-4090-24gb"), batch_size=4, context_length=32768)
+    budget = slots_budget(small)
+    head = 128_256 * 4096 * 2 + 4096 * 2  # and the final norm; the embedding stays in main memory
+    attention = 2 * 4096 * (4096 + 1024)  # q and o, k and v
+    layer = 2 * (attention + 3 * 4096 * 14336 + 2 * 4096) + 4 * 32768 * TENSORS_OF_A_LAYER
+    room = budget.visible_bytes - sum(part.typical for part in budget.overheads)
+    assert layers_on_gpu(small) == 1 + (room - head) // layer
+    assert f"About {1 + (room - head) // layer} of 33 layers fit" in offload_sentence(small)
+
+
+def test_nothing_is_said_of_a_model_that_fits_whole() -> None:
+    assert layers_on_gpu(launch("llama.cpp")) == 33
+    assert offload_sentence(launch("llama.cpp")) == ""
+
+
+def test_a_replica_reserves_for_its_own_requests() -> None:
+    whole, half = reserved_of(launch("vllm"), 0), reserved_of(launch("vllm", placement=Placement(1, 1, 2)), 0)
+    assert half.bytes * 2 == whole.bytes
+    assert half.typical.replicas == 2
