@@ -58,6 +58,28 @@ def _stray(root: Path) -> Iterator[Problem]:
             yield Problem(str(inside), 1, "stands outside models/, gpus/ and scenarios/, so no kvplan reads it")
 
 
+class Checked(NamedTuple):
+    """A preset file that was read: the preset, or what is wrong with it."""
+
+    preset: Preset | None
+    problem: Problem | None
+
+
+def check_text(text: str, file: str, kind: Kind) -> Checked:
+    """The text of one preset file of a kind, as someone edits it; its id follows from the file's name."""
+    table: dict[str, Any] = {}
+    try:
+        table = parse_preset(text.encode("utf-8", "replace"), file)
+        return Checked(kind_from_table(kind, table, file, file_id(file)), None)
+    except KvplanError as error:
+        words = _without_file(str(error), file)
+        return Checked(None, Problem(file, line_of(text, table, words), words))
+
+
+def _without_file(message: str, file: str) -> str:
+    return message.removeprefix(f"{file}: ").removeprefix(f"{file} ")
+
+
 class _Check:
     """Reads one folder, models and GPUs first, and keeps what it found for the scenarios."""
 
@@ -76,7 +98,7 @@ class _Check:
             table = parse_preset(data, file.name)
             preset = self._preset(kind, table, file)
         except KvplanError as error:
-            words = str(error).removeprefix(f"{file.name}: ").removeprefix(f"{file.name} ")
+            words = _without_file(str(error), file.name)
             self.problems.append(Problem(str(file.relative_to(self.root)), line_of(text, table, words), words))
         else:
             self.found[kind.name][preset.id] = preset
@@ -98,7 +120,9 @@ class _Check:
 
 
 def _read(file: Path) -> bytes:
-    """The bytes of a file, at most one more than a preset may have."""
+    """The bytes of a file, at most one more than a preset may have; a pipe would never end."""
+    if not file.is_file():
+        raise PresetError("is no plain file, so no kvplan reads it")
     try:
         with file.open("rb") as opened:
             return opened.read(MAX_PRESET_BYTES + 1)

@@ -23,10 +23,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvplan.errors import InputError, KvplanError, PresetError, quoted, shorten
+from kvplan.errors import ConfigError, InputError, KvplanError, PresetError, quoted, shorten
 from kvplan.hardware import Gpu
 from kvplan.model import Model
-from kvplan.names import preset_id
+from kvplan.names import clean_name, preset_id
 from kvplan.plan import Scenario
 from kvplan.presets import (
     MAX_KEPT,
@@ -677,11 +677,65 @@ def export_zip(presets: Iterable[Preset]) -> bytes:
     return out.getvalue()
 
 
+MAX_CONFIG_BYTES = 256 * 2**10
+"""The most that a config.json may have; the largest published ones, with a list of their layers, have 100 KiB."""
+
+
+def read_upload(data: bytes, file: str) -> ZipContents:
+    """The presets in an uploaded preset file, config.json or zip of them, and what is wrong with the rest."""
+    try:
+        if file.lower().endswith(".zip"):
+            return read_zip(data)
+        return ZipContents((_read_file(data, file),), ())
+    except KvplanError as error:
+        return ZipContents((), (str(error),))
+
+
+def _read_file(data: bytes, file: str) -> Preset:
+    return read_config_preset(data, file) if file.lower().endswith(".json") else read_preset(data, file)
+
+
+def read_config_preset(data: bytes, file: str) -> Model:
+    """The model of a published config.json, counted by rules alone and called by its file or its folder.
+
+    Raises ConfigError, or PresetError where it is too large or no preset file can hold it.
+    """
+    from kvplan.importer import import_config  # here and not above: the slowest part to load
+    from kvplan.importer.files import json_object
+
+    if len(data) > MAX_CONFIG_BYTES:
+        raise PresetError(f"{shorten(file)} has {len(data):,} bytes; a config of at most {MAX_CONFIG_BYTES:,} is read")
+    name = _config_name(file)
+    try:
+        config = json_object(data, "config.json")
+        model = import_config(config, name=name, source=f"an uploaded config.json ({name})", measure="never")
+    except ConfigError as error:
+        raise PresetError(
+            f"{shorten(file)}: {str(error).removeprefix('config.json').removeprefix(':').strip()}"
+        ) from None
+    found = replace(model, id=id_from(name))
+    file_text(found)
+    return found
+
+
+def _config_name(file: str) -> str:
+    """The name of the file without its ending; of a config.json that of its folder."""
+    parts = [part for part in re.split(r"[/\\]", file.removesuffix(".json")) if part]
+    name = next((part for part in reversed(parts) if part != "config"), "model")
+    return clean_name(" ".join(re.findall(r"[A-Za-z0-9.+-]+", name))[:60], "the file's name")
+
+
+def id_from(name: str) -> str:
+    """A preset id made of a name: `My 3B (test)` -> `my-3b-test`."""
+    plain = re.sub(r"[^a-z0-9.]+", "-", name.lower())[:70]
+    return preset_id(re.sub(r"\.\.+", ".", plain).strip("-."))
+
+
 def read_zip(data: bytes) -> ZipContents:
     """The presets in an uploaded zip; nothing is written anywhere.
 
-    A file that is not a preset makes a trouble and the others are read. The zip as a whole is refused where it
-    is no zip, is too large packed or unpacked, or names files outside itself. Raises PresetError.
+    A file that is neither a preset nor a config.json makes a trouble and the others are read. The zip as a whole
+    is refused where it is no zip, is too large packed or unpacked, or names files outside itself. Raises PresetError.
     """
     import io
     import zipfile
@@ -738,12 +792,14 @@ def _contents(packed: Any, members: list[Any]) -> ZipContents:
 
 
 def _read_member(packed: Any, item: Any) -> Preset:
-    if not item.filename.endswith(".toml"):
-        raise PresetError(f"{quoted(item.filename)} is not a .toml file and was left out")
-    if item.file_size > MAX_PRESET_BYTES:
-        raise PresetError(f"{quoted(item.filename)} has over {MAX_PRESET_BYTES:,} bytes, too many for a preset")
+    name = item.filename
+    most = MAX_PRESET_BYTES if name.endswith(".toml") else MAX_CONFIG_BYTES
+    if not name.endswith((".toml", ".json")):
+        raise PresetError(f"{quoted(name)} is neither a .toml nor a config.json file and was left out")
+    if item.file_size > most:
+        raise PresetError(f"{quoted(name)} has over {most:,} bytes, too many for a preset")
     with packed.open(item) as file:
-        return read_preset(file.read(MAX_PRESET_BYTES + 1), item.filename)
+        return _read_file(file.read(most + 1), name)
 
 
 class Standing(NamedTuple):

@@ -125,7 +125,7 @@ class Readable(NamedTuple):
     troubles: tuple[str, ...]
 
 
-def readable(names: Iterable[str], load: Callable[[str], Any]) -> Readable:
+def readable(names: Iterable[Made], load: Callable[[Made], Any]) -> Readable:
     """What `load` gives for each name, so that one broken file does not take the others away."""
     presets, troubles = [], []
     for name in names:

@@ -336,6 +336,8 @@ def way_to_use(thing: Any) -> tuple[Callable[[Any], None], Any]:
     return (use_gpu, thing) if kind is GPU_KIND else (take_scenario, scenario_of(thing, find_model, find_gpu))
 
 
+if st.session_state.pop("own_start_now", False):  # the Library page sent a model here
+    take_preset()
 st.header("Define your own", anchor=False)
 what = st.segmented_control("Define or load", [MODEL, GPU, FILE], default=MODEL, key="define", bind=BIND, required=True)
 {GPU: ask_gpu, FILE: ask_file}.get(what or MODEL, ask_model)()

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 
+from kvplan.errors import InputError
 from kvplan.hardware import Gpu
-from kvplan.library import is_in_library
+from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, Preset, is_in_library, kind_of
 from kvplan.model import Model
-from kvplan.presets import list_gpus, list_models, load_gpu, load_model
+from kvplan.presets import ScenarioPreset, list_gpus, list_models, load_gpu, load_model
 
 Thing = TypeVar("Thing")
 
 OWN = "my-"
 MAX_OWN = 50
-_MODELS, _GPUS = "own_models", "own_gpus"
+_MODELS, _GPUS, _SCENARIOS = "own_models", "own_gpus", "own_scenarios"
+_SHELVES = {MODEL.name: _MODELS, GPU.name: _GPUS, SCENARIO.name: _SCENARIOS}
 
 
 def own_models() -> dict[str, Model]:
@@ -77,11 +79,53 @@ def keep_gpu(gpu: Gpu) -> str:
     return name
 
 
+def own(kind: Kind) -> dict[str, Any]:
+    """The visitor's presets of a kind by id."""
+    found: dict[str, Any] = st.session_state.get(_SHELVES[kind.name], {})
+    return found
+
+
+def find(kind: Kind, name: str) -> Any:
+    """An own preset of a kind, or one of the library. Raises UnknownNameError or PresetError."""
+    return own(kind).get(name) or kind.load(name)
+
+
+def keep(preset: Preset) -> str:
+    """Keep a preset for this session; one of the same kind and name is replaced. Returns its id."""
+    kind = kind_of(preset)
+    name = _free_id(preset.name, own(kind))
+    st.session_state[_SHELVES[kind.name]] = _newest({**own(kind), name: replace(preset, id=name)})
+    return name
+
+
+def keep_all(presets: Sequence[Preset]) -> list[str]:
+    """Keep presets for this session; scenarios then name the models and GPUs as they are called here.
+
+    Raises InputError where they are more than a session holds.
+    """
+    for kind in KINDS.values():
+        count = sum(kind_of(preset) is kind for preset in presets)
+        if count > MAX_OWN:
+            raise InputError(f"{count} {kind.folder} were chosen; a session holds up to {MAX_OWN}, so choose fewer")
+    called = {(kind_of(item).name, item.id): keep(item) for item in presets if not isinstance(item, ScenarioPreset)}
+    scenarios = [_renamed(item, called) for item in presets if isinstance(item, ScenarioPreset)]
+    return [*called.values(), *map(keep, scenarios)]
+
+
+def _renamed(preset: ScenarioPreset, called: Mapping[tuple[str, str], str]) -> ScenarioPreset:
+    kinds = {"model": MODEL, "gpu": GPU, "draft_model": MODEL}
+    named = {
+        key: called.get((kinds[key].name, value), value) if key in kinds else value
+        for key, value in preset.fields.items()
+    }
+    return replace(preset, fields=named)
+
+
 def _newest(things: dict[str, Thing]) -> dict[str, Thing]:
     return dict(list(things.items())[-MAX_OWN:])
 
 
-def _free_id(name: str, kept: Mapping[str, Model | Gpu]) -> str:
+def _free_id(name: str, kept: Mapping[str, Any]) -> str:
     """The id of a name; names that differ never share one."""
     first = own_id(name)
     tries = (first if number == 1 else f"{first}-{number}" for number in count(1))

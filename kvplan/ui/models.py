@@ -14,7 +14,7 @@ from kvplan.errors import KvplanError
 from kvplan.explain import kinds_sentence, layer_strip, layer_words
 from kvplan.hardware import Gpu, Price
 from kvplan.model import Model
-from kvplan.presets import list_gpus, list_models, load_gpu, load_model
+from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import AS_TRAINED
@@ -29,13 +29,15 @@ MAX_BESIDE = 2
 
 
 @st.cache_data(max_entries=4, show_spinner="Reading the presets")
-def preset_models(ids: tuple[str, ...]) -> pd.DataFrame:
-    return pd.DataFrame([model_cells(load_model(name)) for name in ids])
+def preset_models(state: int) -> pd.DataFrame:
+    """All that can be read; `state` stands for the files as they are now. The Library page names the others."""
+    return pd.DataFrame([model_cells(model) for model in readable(list_models(), load_model).presets])
 
 
 @st.cache_data(max_entries=4)
-def preset_gpus(ids: tuple[str, ...]) -> pd.DataFrame:
-    return pd.DataFrame([gpu_cells(load_gpu(name)) for name in ids])
+def preset_gpus(state: int) -> pd.DataFrame:
+    """As `preset_models`."""
+    return pd.DataFrame([gpu_cells(gpu) for gpu in readable(list_gpus(), load_gpu).presets])
 
 
 def model_cells(model: Model) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def narrowed(table: pd.DataFrame, text: str, column: str | None = None, wanted: 
 
 def browse_models() -> None:
     own = pd.DataFrame([model_cells(model) for model in own_models().values()])
-    table = pd.concat([own, preset_models(list_models())], ignore_index=True)
+    table = pd.concat([own, preset_models(hash(shelf("models")))], ignore_index=True)
     with st.container(horizontal=True):
         text = st.text_input("Filter", key="filter", placeholder="llama 8b", max_chars=100, bind=BIND, width=260)
         labels = sorted({kind.label for kind in LAYER_KINDS.values()})
@@ -189,7 +191,7 @@ def _layer_words(cache: Any, kv: str) -> str:
 
 def browse_gpus() -> None:
     own = pd.DataFrame([gpu_cells(gpu) for gpu in own_gpus().values()])
-    table = pd.concat([own, preset_gpus(list_gpus())], ignore_index=True)
+    table = pd.concat([own, preset_gpus(hash(shelf("gpus")))], ignore_index=True)
     text = st.text_input("Filter", key="gpu_filter", placeholder="rtx 24gb", max_chars=100, bind=BIND, width=260)
     shown = narrowed(table, text or "")
     st.caption(f"{len(shown)} of {len(table)} GPUs; usable is what a program can allocate. Estimates are marked.")
