@@ -73,6 +73,7 @@ WEIGHT_FAMILIES: tuple[Family, ...] = (
     Family("Experts", "+", frozenset({"routed_experts", "shared_experts", "router"})),
     Family("Towers", "|", frozenset({"vision", "audio", "projector"})),
     Family("Other weights", ".", frozenset({"norm", "residual", "final_norm", "other"})),
+    Family("Weights, not split", "", frozenset({"unsplit"})),
 )
 """Every weight role once, in the order of the memory bar."""
 
@@ -86,6 +87,11 @@ def bytes_by_family(p: MemoryPlan) -> dict[str, int]:
         family.label: sum(by_label.get(ROLES[role].label, 0) for role in family.roles) for family in WEIGHT_FAMILIES
     }
     return {label: size for label, size in sums.items() if size}
+
+
+def exact(size: int, unit: str) -> str:
+    """`size` bytes rounded in the kind of unit of an axis, and exactly."""
+    return format_exact_bytes(size, decimal=unit == "GB")
 
 
 def scaled(size: int, unit: str) -> float:
@@ -133,10 +139,11 @@ def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
 def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
     """What one GPU holds as one stacked bar: weights by family, cache, overhead, free; capacity and label as lines.
 
-    Where the plan does not fit, the bar runs past the capacity line by the shortfall. The overhead segment is
-    hatched and carries its spread where it is an estimate.
+    Where the plan does not fit, the bar runs past the capacity line by the shortfall. What is an estimate is drawn
+    as hatching on an empty ground: weights of an estimated model, and the overhead, which carries its spread.
     """
-    traces = [_weight_bar(label, size, unit) for label, size in bytes_by_family(p).items()]
+    guessed = p.scenario.model.is_estimate
+    traces = [_weight_bar(label, size, unit, guessed) for label, size in bytes_by_family(p).items()]
     parts = (
         _bar("KV cache", p.cache_bytes, unit, ORANGE),
         _runtime_bar(p, unit),
@@ -152,12 +159,12 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
     reach = max(p.total_bytes, p.capacity_bytes, gpu.label_bytes or 0, whisker)
     return {
         "data": traces,
-        "layout": _layout(
+        "layout": layout(
             barmode="stack",
-            height=330,
-            margin={"l": 8, "r": 8, "t": 8, "b": 8},
+            height=350,
+            margin=BELOW_TOOLBAR,
             legend=_LEGEND | {"entrywidth": 125, "font": {"size": 11}},
-            xaxis=_axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit)
+            xaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit)
             | {"range": [0, reach * 1.03 / UNIT_BYTES[unit]]},
             yaxis={"visible": False, "fixedrange": True, "range": [-0.75, 1.15]},
             **_marks(p, unit),
@@ -167,14 +174,15 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
 
 def _marks(p: MemoryPlan, unit: str) -> Figure:
     """The lines of the usable capacity and of the label, each with its words on a row of its own."""
-    label = p.scenario.gpu.label_bytes
-    lines = [("usable " + format_bytes(p.capacity_bytes, unit), p.capacity_bytes, VERMILLION, "solid", 0.7)]
+    label, guessed = p.scenario.gpu.label_bytes, p.scenario.gpu.is_estimate
+    usable = f"usable {format_bytes(p.capacity_bytes, unit)}" + (", an estimate" if guessed else "")
+    lines = [(usable, p.capacity_bytes, VERMILLION, "dash" if guessed else "solid", 0.7)]
     if label is not None:
         lines.append(("label " + format_bytes(label, unit), label, GREY, "dot", 1.0))
     shapes = [_vertical(size / UNIT_BYTES[unit], color, dash, top) for _, size, color, dash, top in lines]
     return {
         "shapes": shapes + _spread(p, unit),
-        "annotations": [_end_note(text, size / UNIT_BYTES[unit], top) for text, size, _, _, top in lines],
+        "annotations": [_end_note(text, size, unit, top) for text, size, _, _, top in lines],
     }
 
 
@@ -194,24 +202,33 @@ def _vertical(x: float, color: str, dash: str, top: float) -> Figure:
     return {"type": "line", "x0": x, "x1": x, "y0": -0.75, "y1": top + 0.12, "line": line}
 
 
-def _end_note(text: str, x: float, y: float) -> Figure:
+def _end_note(text: str, size: int, unit: str, y: float) -> Figure:
     place = {"xanchor": "right", "yanchor": "middle", "xshift": -5, "showarrow": False}
-    return {"text": text, "x": x, "y": y, **place}
+    return {"text": text, "hovertext": exact(size, unit), "x": size / UNIT_BYTES[unit], "y": y, **place}
 
 
-def _weight_bar(label: str, size: int, unit: str) -> Figure:
+def _weight_bar(label: str, size: int, unit: str, is_estimate: bool) -> Figure:
     pattern = {family.label: family.pattern for family in WEIGHT_FAMILIES}[label]
+    if is_estimate:
+        return _as_estimate(_bar(f"{label}, estimate", size, unit, BLUE, pattern or "/", group="Weights: "))
     return _bar(label, size, unit, BLUE, pattern, group="Weights: ")
+
+
+def _as_estimate(bar: Figure) -> Figure:
+    """The look of an estimate: hatching in the segment's colour on an empty ground."""
+    marker = bar["marker"]
+    hollow = {"shape": marker["pattern"]["shape"], "size": 7, "fillmode": "replace", "fgcolor": marker["color"]}
+    return bar | {"marker": {**marker, "pattern": hollow, "line": {"width": 1, "color": marker["color"]}}}
 
 
 def _runtime_bar(p: MemoryPlan, unit: str) -> Figure:
     runtime = p.runtime
     if not runtime.is_estimate:
         return _bar("Overhead, as given", runtime.typical_bytes, unit, PURPLE)
-    bar = _bar("Overhead, estimate", runtime.typical_bytes, unit, PURPLE, "/")
+    bar = _as_estimate(_bar("Overhead, estimate", runtime.typical_bytes, unit, PURPLE, "/"))
     bar["hovertemplate"] = (
         "Run-time overhead, an estimate<br>%{customdata[1]}<br>"
-        f"90th percentile {format_exact_bytes(runtime.high_bytes)}<extra></extra>"
+        f"90th percentile {exact(runtime.high_bytes, unit)}<extra></extra>"
     )
     return bar
 
@@ -236,7 +253,7 @@ def _bar(
         "y": [0],
         "width": 0.9,
         "x": [size / UNIT_BYTES[unit]],
-        "customdata": [[size, format_exact_bytes(size)]],
+        "customdata": [[size, exact(size, unit)]],
         "hovertemplate": f"{group}{name}<br>%{{customdata[1]}}<extra></extra>",
         "marker": marker,
     }
@@ -286,10 +303,11 @@ def cache_against_weights(p: MemoryPlan, table: pd.DataFrame, unit: str = "GiB")
     top = max(p.capacity_bytes, p.weight_bytes, p.total_bytes) * 1.2 / UNIT_BYTES[unit]
     return {
         "data": traces,
-        "layout": _layout(
-            height=430,
+        "layout": layout(
+            height=450,
+            margin=BELOW_TOOLBAR,
             xaxis=context_axis(contexts),
-            yaxis=_axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit) | {"range": [0, top]},
+            yaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit) | {"range": [0, top]},
         ),
     }
 
@@ -330,7 +348,7 @@ def _point(name: str, context: int, size: int, unit: str, color: str, symbol: st
         "name": f"{name}: {context:,} tokens" if ":" not in name else f"{name}, {context:,} tokens",
         "x": [context],
         "y": [size / UNIT_BYTES[unit]],
-        "customdata": [[size, format_exact_bytes(size)]],
+        "customdata": [[size, exact(size, unit)]],
         "hovertemplate": f"{name}<br>%{{x:,}} tokens<br>%{{customdata[1]}}<extra></extra>",
         "marker": {"color": color, "size": 12, "symbol": symbol, "line": {"width": 2, "color": "white"}},
     }
@@ -365,11 +383,11 @@ def layer_strip(strip: Sequence[StripSegment]) -> Figure:
     total = sum(segment.num_layers for segment in strip)
     return {
         "data": traces,
-        "layout": _layout(
+        "layout": layout(
             barmode="overlay",
             height=150,
             margin={"l": 8, "r": 8, "t": 8, "b": 8},
-            xaxis=_axis("layer") | {"range": [0, total], "showgrid": False},
+            xaxis=axis("layer") | {"range": [0, total], "showgrid": False, "fixedrange": True},
             yaxis={"showticklabels": False, "fixedrange": True},
         ),
     }
@@ -395,219 +413,6 @@ def _kind_bars(kind: str, label: str, segments: Sequence[StripSegment]) -> Figur
     }
 
 
-# -------------------------------------------------------------------------------------------------------- fit map
-
-AXES: dict[str, str] = {
-    "context_length": "context length (tokens)",
-    "batch_size": "sequences at once",
-    "kv_dtype": "KV cache precision",
-    "weight_dtype": "weight precision",
-    "num_kv_heads": "KV heads",
-    "tensor_parallel": "number of GPUs",
-    "gpu": "GPU",
-}
-"""Columns that can be an axis of a fit map, with their titles."""
-
-_HAS_FRONTIER = frozenset({"context_length", "batch_size"})
-MAX_CROSSES = 400
-"""Crosses are drawn one by one; a finer map leaves its cells blank."""
-
-
-class Panel(NamedTuple):
-    """One map of several: its title ("" for none), and a sweep over the two axes alone."""
-
-    title: str
-    table: pd.DataFrame
-
-
-def fit_map(panels: Sequence[Panel], across: str = "context_length", up: str = "batch_size") -> Figure:
-    """How much of the capacity is taken, over two axes, one map below the other.
-
-    Cells that do not fit are blank and crossed out. Where growing up the axis takes more memory, the frontier is
-    drawn. Axes count the swept values; their labels are the values.
-    """
-    grids = [_Grid.of(panel.table, across, up) for panel in panels]
-    bands = _bands(len(panels))
-    traces: list[Figure] = []
-    layout = _layout(
-        height=120 + len(panels) * (350 if len(panels) == 1 else 260),
-        coloraxis={
-            "colorscale": "Cividis",
-            "cmin": 0,
-            "cmax": 100,
-            "colorbar": {"title": {"text": "% of usable"}, "thickness": 12, "len": 0.9},
-        },
-        xaxis=_index_axis(AXES[across], grids[0].across_words) | {"anchor": _axis_name("y", len(panels) - 1)},
-        annotations=[_panel_title(panel.title, band) for panel, band in zip(panels, bands, strict=True)],
-    )
-    for index, (grid, band) in enumerate(zip(grids, bands, strict=True)):
-        name = _axis_name("y", index)
-        layout[f"yaxis{name[1:]}"] = _index_axis(AXES[up], grid.up_words) | {"domain": band}
-        drawn = [_fit_cells(grid), *_crosses(grid), *([_frontier(grid.fits)] if up in _HAS_FRONTIER else [])]
-        traces += [trace | {"yaxis": name, "showlegend": index == 0 and "showlegend" not in trace} for trace in drawn]
-    return {"data": traces, "layout": layout}
-
-
-class _Grid(NamedTuple):
-    """A sweep as arrays (up, across): bytes taken, capacity, whether it fits; and the words on the axes."""
-
-    total: Any
-    capacity: Any
-    fits: Any
-    across_words: list[str]
-    up_words: list[str]
-
-    @classmethod
-    def of(cls, table: pd.DataFrame, across: str, up: str) -> _Grid:
-        columns, rows = table[across].drop_duplicates(), table[up].drop_duplicates()
-        shape = (len(rows), len(columns))
-        order = _positions(table[up], rows) * len(columns) + _positions(table[across], columns)
-        total, capacity = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        total.flat[order], capacity.flat[order] = table["total_bytes"], table["capacity_bytes"]
-        return cls(total, capacity, total <= capacity, _axis_words(columns, across), _axis_words(rows, up))
-
-
-def _positions(column: pd.Series[Any], values: pd.Series[Any]) -> Any:
-    return pd.Index(values).get_indexer(pd.Index(column))
-
-
-def _axis_words(values: Iterable[Any], column: str) -> list[str]:
-    if column == "context_length":
-        return [format_tokens(int(value)) for value in values]
-    return [f"{value:,}" if column == "batch_size" else str(value) for value in values]
-
-
-def _axis_name(letter: str, index: int) -> str:
-    return letter if index == 0 else f"{letter}{index + 1}"
-
-
-def _bands(count: int) -> list[list[float]]:
-    """The share of the height that each panel takes, from the top, with room for its title."""
-    step = 1 / count
-    room = 0 if count == 1 else 0.09 / count * 2
-    return [[1 - (index + 1) * step, 1 - index * step - room] for index in range(count)]
-
-
-def _panel_title(title: str, band: list[float]) -> Figure:
-    place = {"xref": "paper", "yref": "paper", "x": 0, "y": band[1], "xanchor": "left", "yanchor": "bottom"}
-    return {"text": title, "showarrow": False, **place}
-
-
-def _fit_cells(grid: _Grid) -> Figure:
-    """Percent taken; `customdata` holds the exact bytes of each cell."""
-    shown = np.where(grid.fits, grid.total / grid.capacity * 100, np.nan)
-    across = np.broadcast_to(np.array(grid.across_words, dtype=object), grid.total.shape)
-    up = np.broadcast_to(np.array(grid.up_words, dtype=object)[:, None], grid.total.shape)
-    return {
-        "type": "heatmap",
-        "z": shown.astype(np.float32),
-        "customdata": grid.total.astype(np.float64),
-        "text": np.char.add(np.char.add(across.astype(str), " and "), up.astype(str)),
-        "hovertemplate": "%{text}<br>%{customdata:,} B, %{z:.1f} % of usable<extra></extra>",
-        "coloraxis": "coloraxis",
-        "hoverongaps": True,
-        "showlegend": False,
-        "xgap": int(grid.total.size <= MAX_CROSSES),
-        "ygap": int(grid.total.size <= MAX_CROSSES),
-    }
-
-
-def _crosses(grid: _Grid) -> list[Figure]:
-    """A cross on every cell that does not fit."""
-    rows, columns = np.nonzero(~grid.fits)
-    if not 0 < len(rows) <= MAX_CROSSES:
-        return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "does not fit",
-            "x": columns,
-            "y": rows,
-            "customdata": grid.total[rows, columns].astype(np.float64),
-            "hovertemplate": "%{customdata:,} B, does not fit<extra></extra>",
-            "marker": {"symbol": "x-thin", "size": 8, "line": {"width": 1.5, "color": GREY}},
-        }
-    ]
-
-
-def _frontier(fits: Any) -> Figure:
-    """The steps between the cells that fit and those that do not, along the highest that fits of each column."""
-    heights = fits.sum(axis=0) - 0.5
-    x = np.repeat(np.arange(len(heights) + 1) - 0.5, 2)[1:-1]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "frontier",
-        "x": x,
-        "y": np.repeat(heights, 2),
-        "hoverinfo": "skip",
-        "line": {"color": VERMILLION, "width": 3},
-    }
-
-
-def largest_point(table: pd.DataFrame) -> tuple[int, int] | None:
-    """(context, batch) that fits with the most tokens in flight, the longer context first; None where nothing fits."""
-    fitting = table[table["fits"]]
-    if fitting.empty:
-        return None
-    in_flight = fitting["context_length"] * fitting["batch_size"]
-    best = fitting[in_flight == in_flight.max()].sort_values("context_length").iloc[-1]
-    return int(best["context_length"]), int(best["batch_size"])
-
-
-# ---------------------------------------------------------------------------------------- one line for each value
-
-
-class Curve(NamedTuple):
-    """One line of a comparison: its words, its plan, and the plan's sweep over context."""
-
-    label: str
-    plan: MemoryPlan
-    table: pd.DataFrame
-
-
-def cache_curves(curves: Sequence[Curve], unit: str = "GiB", log: bool = False) -> Figure:
-    """Cache over context, one line for each curve, with weights, capacity and crossovers."""
-    contexts = curves[0].table["context_length"].to_numpy()
-    traces: list[Figure] = []
-    weights = list(dict.fromkeys(curve.plan.weight_bytes for curve in curves))
-    for curve, (color, dash, symbol) in zip(curves, SERIES, strict=False):
-        cache = curve.table["cache_bytes"].to_numpy()
-        traces.append(_line(f"Cache, {curve.label}", contexts, cache, unit, color, dash))
-        traces += _crossover_mark(curve, unit, color, symbol, float(contexts.max()))
-        if len(weights) > 1:
-            sizes = curve.table["weight_bytes"].to_numpy()
-            traces.append(_thin(_line(f"Weights, {curve.label}", contexts, sizes, unit, color, "dot")))
-    if len(weights) == 1:
-        sizes = curves[0].table["weight_bytes"].to_numpy()
-        traces.append(_thin(_line("Weights", contexts, sizes, unit, GREY, "dash")))
-    capacity = curves[0].table["capacity_bytes"].to_numpy()
-    traces.append(_line("Usable capacity", contexts, capacity, unit, VERMILLION, "dashdot"))
-    top = max(curves[0].plan.capacity_bytes, *weights) * 1.3 / UNIT_BYTES[unit]
-    bottom = min(int(curve.table["cache_bytes"].min()) for curve in curves) / UNIT_BYTES[unit]
-    linear, logarithmic = {"range": [0, top]}, {"type": "log", "range": [_log10(bottom, top), float(np.log10(top))]}
-    yaxis = _axis(f"{unit} on each GPU") | (logarithmic if log else linear)
-    return {"data": traces, "layout": _layout(height=480, xaxis=context_axis(contexts), yaxis=yaxis)}
-
-
-def _log10(bottom: float, top: float) -> float:
-    """The lower end of a log axis: the smallest value, where there is one above zero."""
-    return float(np.log10(bottom if bottom > 0 else top / 1000))
-
-
-def _thin(line: Figure) -> Figure:
-    return line | {"line": line["line"] | {"width": 1.5}}
-
-
-def _crossover_mark(curve: Curve, unit: str, color: str, symbol: str, reach: float) -> list[Figure]:
-    crossover = curve.plan.crossover_context_length
-    if crossover is None or crossover > reach:
-        return []
-    size = _cache_at(curve.plan, crossover)
-    return [_point(f"Crossover, {curve.label}", crossover, size, unit, color, symbol)]
-
-
 # ------------------------------------------------------------------------------------------------- bars by name
 
 
@@ -629,40 +434,11 @@ def named_bars(
                 "marker": {"color": BLUE},
             }
         ],
-        "layout": _layout(
+        "layout": layout(
             height=90 + 30 * len(names),
             showlegend=False,
-            xaxis=_axis(title) | {"rangemode": "tozero"},
+            xaxis=axis(title) | {"rangemode": "tozero"},
             yaxis={"type": "category", "autorange": "reversed", "automargin": True},
-        ),
-    }
-
-
-def head_bars(heads: Sequence[int], values: Sequence[int | None], title: str, unit: str | None = None) -> Figure:
-    """One bar for each number of KV heads; values are bytes where `unit` is given, else counts."""
-    scale = 1 if unit is None else UNIT_BYTES[unit]
-    words = [
-        "no limit" if value is None else format_exact_bytes(value) if unit else f"{value:,} tokens" for value in values
-    ]
-    return {
-        "data": [
-            {
-                "type": "bar",
-                "x": [str(count) for count in heads],
-                "y": [None if value is None else value / scale for value in values],
-                "text": ["no limit" if v is None else format_bytes(v) if unit else format_tokens(v) for v in values],
-                "textposition": "outside",
-                "cliponaxis": False,
-                "customdata": words,
-                "hovertemplate": "%{x} KV heads<br>%{customdata}<extra></extra>",
-                "marker": {"color": ORANGE if unit else BLUE},
-            }
-        ],
-        "layout": _layout(
-            height=330,
-            showlegend=False,
-            xaxis=_axis("KV heads") | {"type": "category"},
-            yaxis=_axis(title) | {"rangemode": "tozero", "tickformat": ",d"},
         ),
     }
 
@@ -676,7 +452,7 @@ def context_axis(contexts: Iterable[int]) -> Figure:
     low, high = int(values.min()), int(values.max())
     powers = [2**bits for bits in range((low - 1).bit_length(), high.bit_length())]
     ticks = powers[:: -(-len(powers) // MAX_TICKS)]
-    return _axis("context length (tokens)") | {
+    return axis("context length (tokens)") | {
         "type": "log",
         "tickmode": "array",
         "tickvals": ticks,
@@ -685,18 +461,8 @@ def context_axis(contexts: Iterable[int]) -> Figure:
     }
 
 
-def _index_axis(title: str, words: Sequence[str]) -> Figure:
-    step = -(-len(words) // (2 * MAX_TICKS))
-    return _axis(title) | {
-        "tickmode": "array",
-        "tickvals": list(range(0, len(words), step)),
-        "ticktext": list(words[::step]),
-        "range": [-0.5, len(words) - 0.5],
-        "showgrid": False,
-    }
-
-
-def _axis(title: str) -> Figure:
+def axis(title: str) -> Figure:
+    """What every axis shares."""
     return {"title": {"text": title}, "automargin": True, "zeroline": False, "fixedrange": False}
 
 
@@ -711,7 +477,11 @@ _LEGEND: Figure = {
 }
 
 
-def _layout(**changes: Any) -> Figure:
+BELOW_TOOLBAR = {"l": 8, "r": 8, "t": 38, "b": 8}
+"""Margins that leave a row for the toolbar: a touch screen shows it all the time."""
+
+
+def layout(**changes: Any) -> Figure:
     """What every figure shares: no template to ship, a legend below that wraps, tight margins."""
     return {
         "template": {},

@@ -272,5 +272,5 @@ def _require_only_count(
 def _counted_weights(params: int, sizes: _Sizes) -> Groups:
     """Weights known only by their number, as rows of hidden_size and what is left over."""
     rows, rest = divmod(params, sizes.hidden)
-    matrix = (WeightGroup("mlp", rows, sizes.hidden, split="rows"),) if rows else ()
-    return (*matrix, WeightGroup("mlp", rest, 1)) if rest else matrix
+    matrix = (WeightGroup("unsplit", rows, sizes.hidden, split="rows"),) if rows else ()
+    return (*matrix, WeightGroup("unsplit", rest, 1)) if rest else matrix

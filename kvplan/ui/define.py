@@ -19,8 +19,8 @@ from kvplan.ui import words
 from kvplan.ui.address import BIND, take_scenario
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, own_id
-from kvplan.ui.starting import starting_values
-from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_bytes
+from kvplan.ui.starting import left_out, starting_values, without_place
+from kvplan.units import format_params, parse_bytes
 
 MODEL, GPU, FILE = "a model", "a GPU", "a preset file"
 
@@ -39,7 +39,7 @@ SHAPE = (
     Size("hidden_size", "Hidden size", 3072),
     Size("num_attention_heads", "Query heads", 24),
     Size("num_kv_heads", "KV heads", 8, "As many as query heads for MHA, 1 for MQA."),
-    Size("head_dim", "head_dim", None, "Empty: hidden size divided by query heads."),
+    Size("head_dim", "Head dimension", None, "Empty: hidden size divided by query heads."),
     Size("context_limit", "Context limit", None, "The longest context that the model is made for."),
 )
 SIZES = (
@@ -65,6 +65,13 @@ LATENT = (
 )
 ALL_SIZES = (*SHAPE, *SIZES, *WINDOW, *EXPERTS, *LATENT)
 OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts"})
+MIXTURE, SLIDING, LATENTS = "Mixture of experts", "Sliding window", "Latent attention"
+FOLDED = {
+    size.name: title for title, sizes in ((MIXTURE, EXPERTS), (SLIDING, WINDOW), (LATENTS, LATENT)) for size in sizes
+}
+"""The part of the form under which a field is found, for those that may be out of sight."""
+
+BILLIONS = "Parameters in billions"
 
 BY_SIZES, BY_COUNT = "MLP width and vocabulary", "parameters in billions"
 
@@ -111,6 +118,7 @@ def ask_model() -> None:
         "Start from", model_ids(), None, key="own_start", placeholder="nothing", on_change=take_preset,
         persist_state="session",
     )  # fmt: skip
+    _say_without_place()
     st.text_input("Name", "My 3B", key=_key("name"), max_chars=80, persist_state="session")
     slots = {"model name": st.empty()}
     slots |= ask_sizes(SHAPE)
@@ -120,20 +128,23 @@ def ask_model() -> None:
     )  # fmt: skip
     if how == BY_COUNT:
         st.number_input(
-            "Parameters in billions", 0.001, 100_000.0, 3.2, step=0.1, format="%.3f", key=_key("billions"),
+            BILLIONS, 0.001, 100_000.0, 3.2, step=0.1, format="%.3f", key=_key("billions"),
             persist_state="session", help="When only the count is known. The weights are then an estimate.",
         )  # fmt: skip
         slots["num_params"] = st.empty()
     else:
         slots |= ask_sizes(SIZES)
         st.checkbox("Embedding and output head are one tensor", key=_key("tied"), persist_state="session")
-        with st.expander("Mixture of experts"):
-            slots |= ask_sizes(EXPERTS)
-    with st.expander("Sliding window"):
-        slots |= ask_sizes(WINDOW)
-    with st.expander("Latent attention"):
-        slots |= ask_sizes(LATENT)
+        slots |= ask_folded(MIXTURE, EXPERTS)
+    slots |= ask_folded(SLIDING, WINDOW)
+    slots |= ask_folded(LATENTS, LATENT)
     finish_model(slots)
+
+
+def ask_folded(title: str, sizes: tuple[Size, ...]) -> dict[str, Any]:
+    """Sizes that most models do not have, in sight where one of them is given."""
+    with st.expander(title, expanded=any(st.session_state.get(_key(size.name)) for size in sizes)):
+        return ask_sizes(sizes)
 
 
 def finish_model(slots: Mapping[str, Any]) -> None:
@@ -205,31 +216,44 @@ def say_beside(slots: Mapping[str, Any], error: KvplanError) -> None:
     message = str(error)
     named = [name for name in slots if name in message]
     if not named:
-        words.show_error(error, "Not complete")
+        words.show_error(error, "Not complete", LABELS)
         return
     first = min(named, key=lambda name: (message.index(name), -len(name)))
     with slots[first].container():
-        words.show_error(error, "Not possible")
-    st.caption("One field above needs attention.")
+        words.show_error(error, "Not possible", LABELS)
+    under = f", under {FOLDED[first]}" if first in FOLDED else ""
+    st.caption(f"Nothing can be planned before this is right: {LABELS.get(first, 'Name')}{under}.")
+
+
+def _say_without_place() -> None:
+    """What of the preset that the form was filled from has no field here."""
+    start = st.session_state.get("own_start")
+    missing = without_place(find_model(start)) if start is not None else ""
+    if missing:
+        st.warning("The form has no place for every layer of this preset", icon=":material/warning:")
+        st.text(f"Left out: {missing}.")
 
 
 def show_defined(model: Model) -> None:
     """What the sizes add up to, beside the preset that they came from, and what can be done with it."""
     st.subheader("What that makes", anchor=False)
-    kind = "an estimate" if model.is_estimate else "exact"
+    kind, guess = ("an estimate", ", an estimate") if model.is_estimate else ("exact", "")
+    per_token = int(model.cache_bytes_per_token())
     words.show_numbers(
         [
             words.Number(f"Parameters, {kind}", format_params(model.num_params), f"{model.num_params:,}"),
             words.Number("Active for a token", format_params(model.num_active_params), f"{model.num_active_params:,}"),
-            words.Number("Weights, bf16", format_bytes(model.weight_bytes()), format_exact_bytes(model.weight_bytes())),
-            words.Number("Cache a token, bf16", format_bytes(int(model.cache_bytes_per_token())), "One sequence."),
+            words.Number(
+                f"Weights, bf16{guess}", words.size(model.weight_bytes()), words.exact_size(model.weight_bytes())
+            ),
+            words.Number("Cache a token, bf16", words.size(per_token), f"One sequence: {words.exact_size(per_token)}."),
         ]
     )
     for note in model.notes:
         st.text(note)
     _compare_with_start(model)
     with st.container(horizontal=True):
-        st.button("Plan with this model", type="primary", key="use_model", on_click=use_model, args=(model,))
+        words.plan_button("Plan with this model", "use_model", use_model, model, "primary")
         offer_file("Download as a preset file", dump_toml(model_to_table(model)), own_id(model.name), "get_model")
 
 
@@ -240,11 +264,13 @@ def _compare_with_start(model: Model) -> None:
     preset = find_model(start)
     if preset.num_params == model.num_params and preset.cache_bytes_per_token() == model.cache_bytes_per_token():
         st.text(f"Parameters and cache equal those of {preset.name}.")
-    else:
-        st.text(
-            f"{preset.name} itself has {preset.num_params:,} parameters, this one {model.num_params:,}: "
-            "a form cannot hold every layer that a preset can."
-        )
+        return
+    st.text(
+        f"{preset.name} itself has {preset.num_params:,} parameters, this one {model.num_params:,}: "
+        "a form cannot hold all that a preset can."
+    )
+    for sentence in left_out(preset, model):
+        st.caption(sentence)
 
 
 def use_model(model: Model) -> None:
@@ -263,6 +289,14 @@ GPU_TEXTS = (
     Size("label_bytes", "Label", None, "The number on the box, such as 16GiB; empty where there is none."),
     Size("bandwidth", "Bandwidth a second", None, "Such as 320GB; without it no decode floor is shown."),
 )
+
+LABELS = {
+    **{size.name: size.label for size in (*ALL_SIZES, *GPU_TEXTS)},
+    "num_params": BILLIONS,
+    "node_gpus": "GPUs a node",
+    "rent_usd_per_hour": "Rent",
+}
+"""Labels of the fields by their keyword, for messages."""
 
 
 def ask_gpu() -> None:
@@ -285,9 +319,9 @@ def ask_gpu() -> None:
     except InputError as error:
         say_beside(slots, error)
         return
-    st.text(f"{gpu.name}: {format_exact_bytes(gpu.usable_bytes)} usable.")
+    st.text(f"{gpu.name}: {words.exact_size(gpu.usable_bytes)} usable.")
     with st.container(horizontal=True):
-        st.button("Plan with this GPU", type="primary", key="use_gpu", on_click=use_gpu, args=(gpu,))
+        words.plan_button("Plan with this GPU", "use_gpu", use_gpu, gpu, "primary")
         offer_file("Download as a preset file", dump_toml(gpu_to_table(gpu)), own_id(gpu.name), "get_gpu")
 
 
@@ -325,7 +359,7 @@ def ask_file() -> None:
         words.show_error(error, "This file cannot be loaded")
         return
     st.text(f"{thing.name}: read without a fault.")
-    st.button("Plan with it", type="primary", key="use_file", on_click=use, args=(argument,))
+    words.plan_button("Plan with it", "use_file", use, argument, "primary")
 
 
 def way_to_use(thing: Any) -> tuple[Callable[[Any], None], Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pandas as pd
@@ -13,15 +14,19 @@ from kvplan.attention import LAYER_KINDS
 from kvplan.errors import KvplanError
 from kvplan.explain import kinds_sentence, layer_strip, layer_words
 from kvplan.hardware import Gpu, Price
+from kvplan.library import is_in_library
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models
-from kvplan.units import format_bytes, format_exact_bytes, format_params
+from kvplan.units import GIB, counted, format_params, format_usd
 
 MODELS, GPUS = "models", "GPUs"
+_HOST = r"https://([^/]+)"
+"""The part of an address that a list shows."""
+
 MAX_BESIDE = 2
 
 
@@ -72,10 +77,10 @@ def gpu_cells(gpu: Gpu) -> dict[str, Any]:
         "id": gpu.id,
         "name": gpu.name,
         "usable bytes": gpu.usable_bytes,
-        "label": "" if gpu.label_bytes is None else format_bytes(gpu.label_bytes, "GiB"),
+        "label, GiB": None if gpu.label_bytes is None else gpu.label_bytes / GIB,
         "bandwidth, bytes a second": _number(lambda: gpu.bandwidth),
         "rent, USD an hour": _usd(gpu.rent_per_hour),
-        "rent seen": "" if gpu.rent_per_hour is None else gpu.rent_per_hour.date,
+        "rent seen": None if gpu.rent_per_hour is None else gpu.rent_per_hour.date,
         "to buy, USD": _usd(gpu.list_price),
         "GPUs a node": _number(lambda: gpu.node_gpus),
         "bf16 TFLOP/s": gpu.tflops.get("bf16"),
@@ -83,6 +88,11 @@ def gpu_cells(gpu: Gpu) -> dict[str, Any]:
         "confidence": gpu.confidence,
         "usable, how it is known": gpu.usable_basis,
     }
+
+
+def _first_link(name: str, source: str) -> str | None:
+    """The first address in a preset's source; of a visitor's own file none is trusted."""
+    return next(iter(words.links(source)), None) if name not in own_models() else None
 
 
 def _usd(price: Price | None) -> float | None:
@@ -108,8 +118,13 @@ def browse_models() -> None:
         labels = sorted({kind.label for kind in LAYER_KINDS.values()})
         kind = st.selectbox("With layers of", labels, None, key="kind", bind=BIND, width=260, placeholder="any kind")
     shown = narrowed(table, text or "", "kinds of layer", kind)
-    st.caption(f"{len(shown)} of {len(table)} models; a click on a column's head sorts.")
-    words.show_table(shown, "models", source=st.column_config.TextColumn(width="medium"))
+    st.caption(
+        f"{len(shown):,} of {counted(len(table), 'model')}; a click on a column's head sorts. "
+        f"{words.UNKNOWN} where the model's config does not say it."
+    )
+    links = [_first_link(name, text) for name, text in zip(shown["id"], shown["source"], strict=True)]
+    linked = shown.assign(source=pd.Series(links, index=shown.index, dtype=object))
+    words.show_table(linked, "models", source=st.column_config.LinkColumn(display_text=_HOST))
     words.offer_csv(shown, "models", "This list as CSV")
     compare_models()
 
@@ -120,22 +135,26 @@ def compare_models() -> None:
     others = [name for name in model_ids() if name != here]
     more = st.multiselect("The sidebar's model beside", others, key="compare", max_selections=MAX_BESIDE, bind=BIND)
     kv = st.session_state["kv"]
-    words.show_beside({name: model_facts(find_model(name), kv) for name in [here, *more]}, "beside")
-    for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
+    models = {name: find_model(name) for name in [here, *more]}
+    words.show_beside({name: model_facts(model, kv) for name, model in models.items()}, "beside")
+    st.text("Layer by layer: what each keeps of a sequence")
+    words.show_facts(layer_rows(models, kv), ("layers", *models))
+    for model, place in zip(models.values(), st.columns(len(models), gap="medium"), strict=True):
         with place:
-            show_model(name, kv)
+            show_model(model)
 
 
-def show_model(name: str, kv: str) -> None:
-    """One model layer by layer: the layers in order, what each run of them keeps, notes, source."""
-    model = find_model(name)
+def show_model(model: Model) -> None:
+    """One model: its layers in order as a strip, its notes, its source, and the way to its plan."""
     st.text(model.name)
-    words.show_chart(charts.layer_strip(layer_strip(model)), "Layers in order, by kind", f"strip_{name}")
-    words.show_facts(layer_rows(model, kv), ("layers", "keeps of a sequence", "kind"))
+    words.show_chart(
+        charts.layer_strip(layer_strip(model)), f"Layers of {model.name} in order, by kind", f"strip_{model.id}",
+        words.STILL,
+    )  # fmt: skip
+    words.plan_button("Plan with this model", f"use_{model.id}", use_model, model.id)
     for note in model.notes:
         st.text(note)
-    st.text(f"Source: {model.source}")
-    st.button("Plan with this model", key=f"use_{name}", on_click=use_model, args=(name,))
+    words.show_source(model.source, is_in_library(model))
 
 
 def use_model(name: str) -> None:
@@ -153,7 +172,7 @@ def model_facts(model: Model, kv: str) -> list[tuple[str, str]]:
         ("weights as published", _exact(model.weight_bytes)),
         ("layers", f"{model.num_layers}: {kinds_sentence(model)}"),
         ("query heads", str(model.num_attention_heads or "none")),
-        ("KV heads", str(model.num_kv_heads or "not one number for all layers")),
+        ("KV heads", _heads(model)),
         ("hidden size", f"{model.hidden_size:,}"),
         ("vocabulary", "none" if model.vocab_size is None else f"{model.vocab_size:,}"),
         ("context limit", "not stated" if model.context_limit is None else f"{model.context_limit:,}"),
@@ -161,29 +180,55 @@ def model_facts(model: Model, kv: str) -> list[tuple[str, str]]:
     return [*facts, ("estimate", "yes")] if model.is_estimate else facts
 
 
+def _heads(model: Model) -> str:
+    count = model.num_kv_heads
+    return "not one number for all layers" if count is None else f"{count:,}"
+
+
 def _exact(read: Callable[[], Any]) -> str:
     try:
         value = read()
     except KvplanError as error:
-        return str(error)
-    return format_exact_bytes(value) if isinstance(value, int) else f"{float(value):,.2f} B"
+        return words.in_words(str(error))
+    return words.exact_size(value) if isinstance(value, int) else f"{float(value):,.2f} B"
 
 
-def layer_rows(model: Model, kv: str) -> list[tuple[str, str, str]]:
-    """(layers, what one of them keeps, kind) for each run of equal layers."""
-    rows, first = [], 0
-    for layer, count in model.layer_runs:
-        span = str(first) if count == 1 else f"{first} to {first + count - 1}"
-        rows.append((span, _layer_words(layer.cache, kv), layer.cache.label))
+def layer_rows(models: Mapping[str, Model], kv: str) -> list[tuple[str, ...]]:
+    """(layers, what one of them keeps in each model) for each run of layers in which no model changes."""
+    kept = [_kept(model, kv) for model in models.values()]
+    rows = [tuple(words_of[index] if index < len(words_of) else words.UNKNOWN for words_of in kept)
+            for index in range(max(map(len, kept)))]  # fmt: skip
+    return [(_span(first, count), *row) for first, count, row in _runs(rows)]
+
+
+def _kept(model: Model, kv: str) -> list[str]:
+    """The kind of every layer of a model and what it keeps, in order."""
+    return [
+        text
+        for layer, count in model.layer_runs
+        for text in [f"{layer.cache.label}: {_layer_words(layer.cache, kv)}"] * count
+    ]
+
+
+def _runs(rows: Sequence[tuple[str, ...]]) -> list[tuple[int, int, tuple[str, ...]]]:
+    """(first, how many, row) of each run of equal rows."""
+    runs, first = [], 0
+    for row, equal in groupby(rows):
+        count = len(list(equal))
+        runs.append((first, count, row))
         first += count
-    return rows
+    return runs
+
+
+def _span(first: int, count: int) -> str:
+    return str(first) if count == 1 else f"{first} to {first + count - 1}"
 
 
 def _layer_words(cache: Any, kv: str) -> str:
     try:
         return layer_words(cache, kv)
     except KvplanError as error:
-        return str(error)
+        return words.in_words(str(error))
 
 
 # ------------------------------------------------------------------------------------------------------------ GPUs
@@ -194,8 +239,12 @@ def browse_gpus() -> None:
     table = pd.concat([own, preset_gpus(hash(shelf("gpus")))], ignore_index=True)
     text = st.text_input("Filter", key="gpu_filter", placeholder="rtx 24gb", max_chars=100, bind=BIND, width=260)
     shown = narrowed(table, text or "")
-    st.caption(f"{len(shown)} of {len(table)} GPUs; usable is what a program can allocate. Estimates are marked.")
-    words.show_table(shown, "gpus")
+    st.caption(
+        f"{len(shown):,} of {counted(len(table), 'GPU')}; usable is what a program can allocate, and an estimate is "
+        f"marked. {words.UNKNOWN} where no public figure was found."
+    )
+    dollars = st.column_config.NumberColumn(format="dollar")
+    words.show_table(shown, "gpus", **{"rent, USD an hour": dollars, "to buy, USD": dollars})
     words.offer_csv(shown, "gpus", "This list as CSV")
     st.subheader("Side by side", anchor=False)
     here = st.session_state["gpu"]
@@ -211,10 +260,12 @@ def show_gpu(gpu: Gpu) -> None:
     st.text(gpu.name)
     for price in gpu.prices:
         what = "rent, an hour" if price.kind == "rent" else "to buy"
-        st.text(f"${price.usd:,.2f} {what}, {price.date}: {price.source}")
-    for line in (*gpu.notes, *(f"Source: {source}" for source in gpu.sources)):
-        st.text(line)
-    st.button("Plan with this GPU", key=f"use_{gpu.id}", on_click=use_gpu, args=(gpu.id,))
+        st.text(f"{format_usd(price.usd)} {what}, {price.date}: {price.source}")
+    words.plan_button("Plan with this GPU", f"use_{gpu.id}", use_gpu, gpu.id)
+    for note in gpu.notes:
+        st.text(note)
+    for source in gpu.sources:
+        words.show_source(source, is_in_library(gpu))
 
 
 def use_gpu(name: str) -> None:
@@ -225,13 +276,13 @@ def gpu_facts(gpu: Gpu) -> list[tuple[str, str]]:
     """(what, value) of a GPU in words."""
     low, high = gpu.usable_range
     sure = "an estimate, " if gpu.is_estimate else ""
-    rate = "unknown" if gpu.bandwidth is None else format_bytes(gpu.bandwidth, decimal=True) + " a second"
+    rate = "unknown" if gpu.bandwidth is None else f"{words.exact_size(gpu.bandwidth)} a second"
     return [
-        ("usable", format_exact_bytes(gpu.usable_bytes)),
+        ("usable", words.exact_size(gpu.usable_bytes)),
         ("how it is known", sure + gpu.usable_basis),
-        ("seen or expected", f"{format_bytes(low)} to {format_bytes(high)}"),
-        ("driver total", "unknown" if gpu.driver_bytes is None else format_exact_bytes(gpu.driver_bytes)),
-        ("label", "none" if gpu.label_bytes is None else format_bytes(gpu.label_bytes, "GiB")),
+        ("seen or expected", f"{words.size(low)} to {words.size(high)}"),
+        ("driver total", "unknown" if gpu.driver_bytes is None else words.exact_size(gpu.driver_bytes)),
+        ("label", "none" if gpu.label_bytes is None else words.exact_size(gpu.label_bytes)),
         ("bandwidth", rate),
         ("link", gpu.link or "none"),
         ("GPUs a node", str(gpu.node_gpus or "unknown")),

@@ -16,6 +16,9 @@ from kvplan.explain import (
     count_layers,
     layer_strip,
     layer_words,
+    limit_lines,
+    overhead_terms,
+    size_reasons,
     weight_terms,
 )
 from kvplan.fleet import fewest_gpus
@@ -25,13 +28,13 @@ from kvplan.sweep import sweep
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.sidebar import current_or_stop, unit
-from kvplan.units import format_bytes, format_exact_bytes
+from kvplan.units import counted
 
 
 def show_answer(p: MemoryPlan) -> None:
     st.header(p.sentence_in(unit()), divider="green" if p.fits else "red", anchor=False)
     st.text(words.about(p.scenario))
-    st.caption("Everything is set in the sidebar; on a phone it opens with » at the top left.")
+    words.where_to_change()
     lesson = st.session_state.pop("lesson", None)
     if lesson is not None:
         st.info("What this example teaches", icon=":material/school:")
@@ -41,7 +44,8 @@ def show_answer(p: MemoryPlan) -> None:
 
 def show_memory(p: MemoryPlan) -> None:
     words.show_chart(charts.memory_bar(p, unit()), "Memory of one GPU: weights, KV cache, overhead and free", "memory")
-    st.caption(f"Blue segments are the weights, by role.{overhead_words(p)}")
+    weights = "Blue segments are the weights, by role; hatching on an empty ground is an estimate."
+    st.caption(f"{weights}{overhead_words(p)}")
 
 
 def overhead_words(p: MemoryPlan) -> str:
@@ -49,8 +53,8 @@ def overhead_words(p: MemoryPlan) -> str:
     if not p.runtime.is_estimate:
         return ""
     return (
-        f" The overhead is an estimate: typically {format_bytes(p.runtime.typical_bytes)}, "
-        f"{format_bytes(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source}). "
+        f" The overhead is an estimate: typically {words.size(p.runtime.typical_bytes)}, "
+        f"{words.size(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source}). "
         "Give your own figure under More settings."
     )
 
@@ -97,7 +101,7 @@ def show_suggestions(p: MemoryPlan) -> None:
     for suggestion in found:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button("Apply", key=f"apply_{suggestion.lever}", on_click=take_scenario, args=(suggestion.scenario,))
-            st.text(suggestion.sentence)
+            st.text(suggestion.sentence_in(unit()))
     if not found:
         st.text("No single change is enough.")
     fewest = fewest_gpus(p.scenario)
@@ -107,8 +111,15 @@ def show_suggestions(p: MemoryPlan) -> None:
 
 def gpus_words(p: MemoryPlan) -> str:
     here = p.scenario
-    stages = f" in {here.pipeline_parallel} stages" if here.pipeline_parallel > 1 else ""
-    return f"{words.counted(here.num_gpus, 'GPU')}{stages}"
+    stages = f" in {counted(here.pipeline_parallel, 'stage')}" if here.pipeline_parallel > 1 else ""
+    return f"{counted(here.num_gpus, 'GPU')}{stages}"
+
+
+def show_next() -> None:
+    """The questions that a planner asks next, on the pages that answer them."""
+    with st.container(horizontal=True):
+        st.page_link("kvplan/ui/sweep.py", label="Which GPU? Compare them", query_params={"q": "Which GPU?"})
+        st.page_link("kvplan/ui/users.py", label="How many GPUs for my users?")
 
 
 def show_curve(p: MemoryPlan) -> None:
@@ -128,9 +139,13 @@ def show_curve(p: MemoryPlan) -> None:
 def show_layers(p: MemoryPlan) -> None:
     model = p.scenario.planned_model
     st.subheader("Why: the layers", anchor=False)
-    words.show_chart(charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip")
+    words.show_chart(
+        charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip", words.STILL
+    )
     for cache, count in count_layers(model.layers):
         st.text(f"{count} × {cache.label}: each keeps {layer_words(cache, p.scenario.kv_dtype)} of a sequence")
+    for reason in size_reasons(p):
+        st.text(f"{reason}.")
 
 
 def show_formula(p: MemoryPlan) -> None:
@@ -140,10 +155,15 @@ def show_formula(p: MemoryPlan) -> None:
     with formula:
         st.text(f"KV cache = {GENERAL_FORMULA}")
         st.caption(", ".join(f"{letter} = {word}" for letter, word in FORMULA_LETTERS))
-        st.text(f"This plan, cache on one GPU: {format_exact_bytes(p.cache_bytes)}")
+        st.text(f"This plan, cache on one GPU: {words.exact_size(p.cache_bytes)}")
         show_terms(cache_terms(p))
-        st.text(f"Weights on one GPU: {format_exact_bytes(p.weight_bytes)}")
+        st.text(f"Weights on one GPU: {words.exact_size(p.weight_bytes)}")
         show_terms(weight_terms(p))
+        st.text(f"Overhead on one GPU: {words.exact_size(p.overhead_bytes)}")
+        show_terms(overhead_terms(p))
+        st.text(f"Usable on one GPU: {words.exact_size(p.capacity_bytes)}; free is what is left of it")
+        st.text("The limits")
+        words.show_facts(limit_lines(p), ("what", "how"))
         st.text("What the cache formula takes for granted")
         for number, sentence in enumerate(ASSUMPTIONS, 1):
             st.text(f"{number}. {sentence}")
@@ -160,6 +180,7 @@ show_answer(answer)
 show_memory(answer)
 show_limits(answer)
 show_suggestions(answer)
+show_next()
 show_curve(answer)
 show_layers(answer)
 show_formula(answer)

@@ -11,7 +11,6 @@ from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.errors import KvplanError
 from kvplan.fleet import ADAPTED_ROLES, adapter_bytes
 from kvplan.library import scenario_of
-from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios, load_scenario
 from kvplan.share import YES_NO
@@ -228,17 +227,9 @@ def _kv_heads(field: Field) -> None:
 
 def _model_or_none_heads() -> tuple[int, ...]:
     try:
-        return kv_head_choices(find_model(st.session_state.get("model")))
+        return find_model(st.session_state.get("model")).kv_head_choices
     except KvplanError:
         return ()
-
-
-def kv_head_choices(model: Model) -> tuple[int, ...]:
-    """The numbers of KV heads that `model` could have been trained with; none where it has no such axis."""
-    heads = model.num_attention_heads
-    if model.num_kv_heads is None or heads is None:
-        return ()
-    return tuple(count for count in range(heads, 0, -1) if heads % count == 0)
 
 
 def _count(field: Field) -> None:

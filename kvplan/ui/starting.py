@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kvplan.attention import LayerCache, SlidingAttention
-from kvplan.model import Model
+from kvplan.explain import kinds_sentence
+from kvplan.model import ROLES, Model
+from kvplan.units import counted
 
 
 def starting_values(model: Model) -> dict[str, Any]:
@@ -51,3 +53,37 @@ def _widths(model: Model) -> dict[str, int | None]:
         "num_experts_per_token": routed.active if routed else None,
         "expert_intermediate_size": routed.columns if routed else None,
     }
+
+
+FORM_KINDS = frozenset({"full", "sliding", "latent"})
+"""Kinds of layer that the form can make."""
+
+
+def without_place(model: Model) -> str:
+    """The layers of `model` that the form has no place for, in words, or ""."""
+    counts: dict[str, int] = {}
+    for layer in model.layers:
+        if layer.cache.kind not in FORM_KINDS:
+            counts[layer.cache.label] = counts.get(layer.cache.label, 0) + 1
+    return ", ".join(f"{counted(count, 'layer')} of {label}" for label, count in counts.items())
+
+
+def left_out(preset: Model, made: Model) -> tuple[str, ...]:
+    """What differs between a preset and the model that the form makes of it, a sentence for each."""
+    theirs, ours = _params_by_role(preset), _params_by_role(made)
+    sentences = [
+        f"{label}: {theirs.get(label, 0):,} parameters there, {ours.get(label, 0):,} here"
+        for label in dict.fromkeys([*theirs, *ours])
+        if theirs.get(label, 0) != ours.get(label, 0)
+    ]
+    if kinds_sentence(preset) != kinds_sentence(made):
+        sentences.insert(0, f"layers: {kinds_sentence(preset)} there, {kinds_sentence(made)} here")
+    return tuple(sentences)
+
+
+def _params_by_role(model: Model) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for group, times in model.all_groups:
+        label = ROLES[group.role].label
+        sums[label] = sums.get(label, 0) + times * group.count * group.rows * group.columns
+    return sums

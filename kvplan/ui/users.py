@@ -2,77 +2,129 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from kvplan import charts
-from kvplan.errors import InputError, KvplanError
-from kvplan.fleet import Lengths, UserPlan, layouts, lengths_from_list, lengths_from_quantiles, plan_users
-from kvplan.plan import Scenario
+from kvplan.errors import KvplanError
+from kvplan.explain import user_lines, users_sentence
+from kvplan.fleet import (
+    Lengths,
+    UserPlan,
+    fewest_for_users,
+    lengths_from_list,
+    lengths_from_quantiles,
+    parse_lengths,
+    parse_pairs,
+    plan_users,
+)
+from kvplan.plan import Scenario, plan
 from kvplan.ui import words
 from kvplan.ui.address import BIND
-from kvplan.ui.sidebar import current_or_stop, unit
-from kvplan.units import format_bytes, format_exact_bytes, parse_count
+from kvplan.ui.fields import FIELDS
+from kvplan.ui.sidebar import current_or_stop
+from kvplan.units import counted, format_bytes, format_usd, parse_count
 
-SPREAD, LISTED = "median and 95th percentile", "a list of lengths"
-MAX_CHARACTERS = 200_000
+SPREAD, LISTED, PAIRED = "median and 95th percentile", "a list of lengths", "prompt, answer pairs"
+MAX_CHARACTERS = 3_000_000
+"""Of a pasted list: a few hundred thousand lengths."""
+
+USERS, FOLLOWED = "users_at_once", "users_of_batch"
+
+
+# -------------------------------------------------------------------------------------------------------- questions
+
+
+def ask_users(scenario: Scenario) -> int:
+    """Users at once. It follows the sidebar's batch until it is changed here."""
+    batch = scenario.batch_size
+    followed = st.session_state.get(FOLLOWED, FIELDS["batch"].default)
+    if st.session_state.get(USERS, followed) == followed and USERS not in st.query_params:
+        st.session_state[USERS] = batch
+    st.session_state[FOLLOWED] = batch
+    number = st.number_input(
+        "Users at once", 1, None, FIELDS["batch"].default, key=USERS, bind=BIND, width=200,
+        help="Sequences held in memory together; the batch of the sidebar, until another number is given here.",
+    )  # fmt: skip
+    return int(number or 1)
 
 
 def ask_lengths(scenario: Scenario) -> Lengths:
     """The spread of the sequences' lengths. Raises InputError."""
-    how = st.segmented_control("Lengths from", [SPREAD, LISTED], default=SPREAD, key="lengths", bind=BIND)
-    return _listed() if how == LISTED else _spread(scenario)
+    how = st.segmented_control("Lengths from", [SPREAD, LISTED, PAIRED], default=SPREAD, key="lengths", bind=BIND)
+    return _listed(how == PAIRED) if how in (LISTED, PAIRED) else _spread(scenario)
 
 
 def _spread(scenario: Scenario) -> Lengths:
+    asked = (
+        ("Median prompt", "1k", "p50"),
+        ("95th percentile prompt", "4k", "p95"),
+        ("Median answer", "256", "a50"),
+        ("95th percentile answer", "1k", "a95"),
+    )
     with st.container(horizontal=True):
         texts = [
-            st.text_input(label, default, key=key, max_chars=20, bind=BIND, width=200)
-            for label, default, key in (
-                ("Median prompt, tokens", "1k", "p50"),
-                ("95th percentile prompt", "4k", "p95"),
-                ("Median answer, tokens", "256", "a50"),
-                ("95th percentile answer", "1k", "a95"),
-            )
+            st.text_input(f"{label}, tokens", default, key=key, max_chars=20, bind=BIND, width=200)
+            for label, default, key in asked
         ]
-    prompt, prompt_high, answer, answer_high = (parse_count(text or "", "a length") for text in texts)
+    prompt, prompt_high, answer, answer_high = (
+        parse_count(text or "", f"“{label}”") for text, (label, _, _) in zip(texts, asked, strict=True)
+    )
     st.caption(
-        f"The longest sequence allowed is the context length of the sidebar, {scenario.context_length:,} tokens."
+        "The longest sequence allowed is the context length of the sidebar, "
+        f"{counted(scenario.context_length, 'token')}."
     )
     return lengths_from_quantiles((prompt, prompt_high), (answer, answer_high), scenario.context_length)
 
 
-def _listed() -> Lengths:
+def _listed(in_pairs: bool) -> Lengths:
+    label = "Prompt and answer of each request" if in_pairs else "Length of each request, prompt and answer together"
     text = st.text_area(
-        "Lengths in tokens, prompt and answer together", key="length_list", max_chars=MAX_CHARACTERS,
-        persist_state="session", placeholder="812, 1530, 97 ...",
-        help="Whole numbers with commas, spaces or lines between them.",
+        f"{label}, in tokens", key="length_list", max_chars=MAX_CHARACTERS, persist_state="session",
+        placeholder="812, 120\n1530, 64" if in_pairs else "812, 1530, 97 ...",
+        help="One pair a line." if in_pairs else "Whole numbers with commas, spaces or lines between them.",
     )  # fmt: skip
-    found = [item for item in re.split(r"[\s,;]+", text or "") if item]
-    if not found:
-        raise InputError("the list of lengths is empty; paste whole numbers with commas, spaces or lines between them")
-    return lengths_from_list([parse_count(item, "a length") for item in found])
+    return lengths_of(text or "", in_pairs)
 
 
-def show_layout(scenario: Scenario, users: int, lengths: Lengths) -> None:
+@st.cache_data(max_entries=8, show_spinner="Reading the list")
+def lengths_of(text: str, in_pairs: bool) -> Lengths:
+    """The lengths of a pasted list. Raises InputError."""
+    return lengths_from_list(parse_pairs(text) if in_pairs else parse_lengths(text))
+
+
+# ----------------------------------------------------------------------------------------------------------- answers
+
+
+def show_lengths(spread: Lengths) -> None:
+    mean, p95, longest = (counted(tokens, "token") for tokens in (spread.mean, spread.p95, spread.maximum))
+    st.text(f"A sequence has {mean} on average, {p95} at the 95th percentile, {longest} at most.")
+    st.caption(("An estimate: " if spread.is_estimate else "From ") + spread.source)
+
+
+def show_layout(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) -> None:
     st.subheader("On the GPUs of the sidebar", anchor=False)
-    gpus = f"{scenario.num_gpus} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
-    st.text(f"Each replica is {scenario.model.name} on {gpus}.")
-    points = plan_users(scenario, users, lengths)
+    st.text(f"Each replica is {words.hardware(scenario)}: {words.precision(scenario)}.")
+    unit = words.unit()
     bars = charts.named_bars(
-        [f"{point.label}: {point.tokens:,} tokens" for point in points],
-        [charts.scaled(point.cache_bytes, unit()) for point in points],
-        [format_bytes(point.cache_bytes, unit()) for point in points],
-        f"KV cache of all users, {unit()}",
-        [format_exact_bytes(point.cache_bytes) for point in points],
+        [f"{point.label}: {counted(point.tokens, 'token')}" for point in points],
+        [charts.scaled(point.cache_bytes, unit) for point in points],
+        [format_bytes(point.cache_bytes, unit) for point in points],
+        f"KV cache of all users, {unit}",
+        [words.exact_size(point.cache_bytes) for point in points],
     )
-    words.show_chart(bars, "KV cache of all users at the mean, the 95th percentile and the maximum length", "users")
+    words.show_chart(
+        bars, "KV cache of all users at the mean, the 95th percentile and the maximum length", "users", words.STILL
+    )
     table = pd.DataFrame([_cells(point) for point in points])
-    words.show_table(table, "users")
+    price = st.column_config.NumberColumn(format="dollar")
+    words.show_table(table, "users", **{"USD an hour": price})
+    if scenario.gpu.rent_per_hour is None:
+        st.caption(f"{words.UNKNOWN} where no public price is known.")
     words.offer_csv(table, "users", "This table as CSV")
+    _show_formula(scenario, users, points)
 
 
 def _cells(point: UserPlan) -> dict[str, Any]:
@@ -87,41 +139,78 @@ def _cells(point: UserPlan) -> dict[str, Any]:
     }
 
 
+def _show_formula(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) -> None:
+    formula = st.expander("Show the formula", key="users_formula", on_change="rerun")
+    if not formula.open:
+        return
+    with formula:
+        for point in points:
+            st.text(f"Every sequence at its {point.label}, {counted(point.tokens, 'token')}")
+            words.show_facts(user_lines(scenario, users, point), ("what", "how"))
+        st.caption(
+            "Fixed is what a GPU holds whatever the number of sequences: weights, overhead, a shared prefix. "
+            "Of several pipeline stages the one that is full first counts."
+        )
+
+
 def show_fewest(scenario: Scenario, users: int, lengths: Lengths) -> None:
     """The layout that serves all users at the 95th percentile with the fewest GPUs."""
     st.subheader("Fewest GPUs for everyone", anchor=False)
-    tried = [(p.scenario, plan_users(p.scenario, users, lengths)[1]) for p in layouts(scenario)]
-    possible = [(here, point) for here, point in tried if point.num_gpus is not None]
-    if not possible:
+    found = fewest_for_users(scenario, users, lengths)
+    if found is None:
         st.text("No layout that was tried holds even one sequence.")
         return
-    best, point = min(possible, key=lambda item: item[1].num_gpus or 0)
-    price = "no public price" if point.rent_per_hour is None else f"${point.rent_per_hour:,.2f} an hour"
+    best, point = found.scenario, found.point
+    rent = scenario.gpu.rent_per_hour
+    price = "no public price" if point.rent_per_hour is None else f"{format_usd(point.rent_per_hour)} an hour"
+    dated = "" if rent is None else f" {format_usd(rent.usd)} a GPU, seen {rent.date}."
     words.show_numbers(
         [
             words.Number(
                 "GPUs", f"{point.num_gpus:,}", "All replicas together, at the 95th percentile of the lengths."
             ),
             words.Number("Replicas", f"{point.replicas:,}", "Copies of the model."),
-            words.Number("GPUs a replica", f"{best.num_gpus:,}", "Tensor parallel times pipeline stages."),
-            words.Number("Price", price, "The lowest public rental price, dated in the list of GPUs."),
+            words.Number("GPUs a replica", f"{best.num_gpus:,}", "GPUs that share each layer, times pipeline stages."),
+            words.Number("Price", price, f"The lowest public rental price.{dated}"),
         ]
     )
-    st.text(
-        f"Every sequence at its 95th percentile of {point.tokens:,} tokens; each replica uses tensor parallel "
-        f"{best.tensor_parallel} and {best.pipeline_parallel} pipeline stages."
-    )
+    st.text(f"Every sequence at its 95th percentile of {counted(point.tokens, 'token')}; each replica on {_how(best)}.")
+    for line in user_lines(best, users, point):
+        st.caption(f"{line.what}: {line.how}")
 
 
-st.header("Users", anchor=False)
+def _how(scenario: Scenario) -> str:
+    stages = scenario.pipeline_parallel
+    if stages == 1:
+        return counted(scenario.tensor_parallel, "GPU")
+    each = counted(scenario.tensor_parallel, "GPU")
+    return f"{counted(scenario.num_gpus, 'GPU')}: {counted(stages, 'pipeline stage')} of {each}"
+
+
+# -------------------------------------------------------------------------------------------------------------- page
+
+
+def show_page(scenario: Scenario) -> None:
+    """The answer on top, although the questions that it needs stand below it."""
+    answer = st.container()
+    number = ask_users(scenario)
+    spread = ask_lengths(scenario)
+    show_lengths(spread)
+    points = plan_users(scenario, number, spread)
+    with answer:
+        color = "green" if points[1].num_gpus is not None else "red"
+        st.header(users_sentence(scenario, number, spread, points[1]), divider=color, anchor=False)
+        st.text(f"{words.hardware(scenario)}, every sequence at its 95th percentile")
+        words.where_to_change()
+        longest = max(spread.maximum, scenario.shared_prefix)
+        words.show_warnings(plan(scenario.with_changes(context_length=longest)).warnings)
+    show_layout(scenario, number, points)
+    show_fewest(scenario, number, spread)
+
+
 asked = current_or_stop()
-st.text(words.about(asked))
 try:
-    number = st.number_input("Users at once", 1, 10_000_000, 100, key="users_at_once", bind=BIND, width=200)
-    spread = ask_lengths(asked)
-    st.text(f"Mean {spread.mean:,}, 95th percentile {spread.p95:,}, maximum {spread.maximum:,} tokens.")
-    st.caption(("An estimate: " if spread.is_estimate else "From ") + spread.source)
-    show_layout(asked, number, spread)
-    show_fewest(asked, number, spread)
+    show_page(asked)
 except KvplanError as error:
+    st.header("Users", anchor=False)
     words.show_error(error)

@@ -26,6 +26,8 @@ CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "la
 STILL = {"displayModeBar": False}
 """For a figure too simple to zoom: no toolbar, which on a touch screen always covers a corner."""
 
+PLAN_PAGE = "kvplan/ui/plan.py"
+
 UNKNOWN = "–"
 """What stands in a table for a number that is not known."""
 
@@ -136,6 +138,24 @@ def offer_sweep(table: pd.DataFrame, scenario: Scenario, name: str, label: str) 
 def offer(label: str, file: str, mime: str, make: Callable[[], str]) -> None:
     """A download whose content is made when it is asked for."""
     st.download_button(label, lambda: make().encode(), file, mime, key=f"get_{file}", on_click="ignore")
+
+
+def plan_button(label: str, key: str, use: Callable[[Any], None], thing: Any, kind: Any = "secondary") -> None:
+    """A button that takes `thing` into the scenario and lands on the Plan page, where its answer stands."""
+    if st.button(label, key=key, type=kind, on_click=use, args=(thing,)):
+        st.switch_page(PLAN_PAGE)
+
+
+def links(text: str) -> list[str]:
+    """The addresses in a text, made only of letters that no page reads as anything else."""
+    return re.findall(r"https://[A-Za-z0-9][A-Za-z0-9.-]*(?:/[A-Za-z0-9._~/%@-]*[A-Za-z0-9/])?", text)
+
+
+def show_source(source: str, is_trusted: bool) -> None:
+    """Where figures come from: as text, and as links where they come from the library and not from a visitor."""
+    st.text(f"Source: {source}")
+    for link in dict.fromkeys(links(source)) if is_trusted else ():
+        st.link_button(f"Open {urlsplit(link).netloc}", link, type="tertiary")
 
 
 def home() -> str:
