@@ -31,6 +31,9 @@ STATIC_TOKENS, STATIC_CAPACITY = 8, 3 << 20
 """A prompt in a cache with room for more tokens than any window has: what stays small there is a window."""
 
 DYNAMIC_TOKENS = (24, 40)
+OWN_TOKENS = (16, 24)
+"""For models with a cache of their own, which may walk through their tokens one by one."""
+
 PLAIN_LAYERS = frozenset(
     {
         "DynamicLayer",
@@ -185,6 +188,76 @@ def without_mlps(model: Any) -> Iterator[None]:
             vars(module).pop("forward", None)
 
 
+def remembered_shapes() -> Any:
+    """A mode in which the shape of an operation's result is worked out once for each shape of what goes in.
+
+    Without values, what comes out of an operation follows from the shapes, dtypes and settings that go in. torch works
+    it out anew each time, in Python, which is nearly all that a run costs; layers and tokens repeat the same few
+    hundred. Operations that write into a tensor, or give back a view of one, are always run.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class RememberedShapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.known: dict[Any, Any] = {}
+
+        def __torch_dispatch__(self, operation: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            try:
+                key = (operation, *map(traits, args), *((name, traits(value)) for name, value in kwargs.items()))
+                found = self.known.get(key)
+            except TypeError:  # a tensor with values, or something that cannot be compared
+                return operation(*args, **kwargs)
+            if found is not None:
+                return from_outline(found)
+            result = operation(*args, **kwargs)
+            if makes_new_tensors(operation):
+                self.known[key] = outline(result)
+            return result
+
+    return RememberedShapes()
+
+
+@functools.cache
+def makes_new_tensors(operation: Any) -> bool:
+    """Whether all that `operation` gives back is new, and nothing that it is given changes."""
+    schema = operation._schema
+    return not schema.is_mutable and all(item.alias_info is None for item in schema.returns)
+
+
+def traits(value: Any) -> Any:
+    """What can matter of an argument: of a tensor without values its shape, strides and dtype."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        if not value.is_meta:
+            raise TypeError("a tensor with values")
+        return shape, value.stride(), value.dtype
+    if isinstance(value, (list, tuple)):
+        return tuple(map(traits, value))
+    return type(value), value
+
+
+def outline(result: Any) -> Any:
+    """Shape, strides and dtype of a new tensor, or of each in a tuple; None for anything else."""
+    import torch
+
+    if type(result) is torch.Tensor and result.is_meta:
+        return result.shape, result.stride(), result.dtype
+    if type(result) is tuple and result and all(type(item) is torch.Tensor and item.is_meta for item in result):
+        return [outline(item) for item in result]
+    return None
+
+
+def from_outline(found: Any) -> Any:
+    import torch
+
+    if isinstance(found, list):
+        return tuple(from_outline(item) for item in found)
+    shape, strides, dtype = found
+    return torch.empty_strided(shape, strides, dtype=dtype, device="meta")
+
+
 # ------------------------------------------------------------------------------------------------------------ building
 
 
@@ -195,7 +268,8 @@ def measure(config: dict[str, Any]) -> dict[str, Any]:
     with torch.device("meta"):
         model = build(model_class, settings)
         refuse_cross_attention(model)
-        runs = all_runs(model)
+        with remembered_shapes():
+            runs = all_runs(model)
     return {
         "class": model_class.__name__,
         "parameters": parameters(model),
@@ -413,7 +487,7 @@ def all_runs(model: Any) -> list[dict[str, Any]]:
     attempt = Attempts(list(ways(model)))
     found = [attempt(static_run), attempt(dynamic_run, tokens)]
     if all("failed" in run for run in found):
-        return [attempt(own_run, length) for length in DYNAMIC_TOKENS]
+        return [attempt(own_run, length) for length in OWN_TOKENS]
     if any(layer["class"] not in PLAIN_LAYERS for layer in found[-1].get("layers", ())):
         return [found[0], *(attempt(dynamic_run, length) for length in long_lengths(found[-1]))]
     if any("failed" in run for run in found):
