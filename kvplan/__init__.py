@@ -9,10 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kvplan.errors import KvplanError
-from kvplan.hardware import Gpu, define_gpu
+from kvplan.hardware import Gpu, Node, define_gpu
 from kvplan.model import Model
 from kvplan.plan import MemoryPlan, Scenario, plan
-from kvplan.presets import list_gpus, list_models, list_scenarios, load_gpu, load_model, load_scenario
+from kvplan.presets import (
+    list_gpus,
+    list_models,
+    list_nodes,
+    list_scenarios,
+    load_gpu,
+    load_model,
+    load_node,
+    load_scenario,
+)
 from kvplan.sweep import sweep
 
 if TYPE_CHECKING:
@@ -26,9 +35,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Scenario", "define_gpu", "define_model",
+    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Node", "Scenario", "define_gpu", "define_model",
     "engine_capacity", "from_link", "import_config", "import_gguf", "kv_bytes", "lab", "list_gpus", "list_models",
-    "list_scenarios", "load_gpu", "load_model", "load_scenario", "plan", "sweep", "to_link",
+    "list_nodes", "list_scenarios", "load_gpu", "load_model", "load_node", "load_scenario", "plan", "sweep", "to_link",
 ]  # fmt: skip
 
 _MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "suggest"})

@@ -13,6 +13,7 @@ from kvplan.library import (
     KINDS,
     MAX_PRESET_BYTES,
     MODEL,
+    NODE,
     SCENARIO,
     Kind,
     Preset,
@@ -35,27 +36,31 @@ class Problem(NamedTuple):
 
 
 def check_directory(path: Path | str) -> list[Problem]:
-    """Everything that is wrong with the presets in the folders models, gpus and scenarios of `path`.
+    """Everything that is wrong with the presets in the folders models, gpus, nodes and scenarios of `path`.
 
-    A scenario must be plannable with the models and GPUs of the same folder. Raises PresetError where `path` is
-    no folder or holds none of the three.
+    A scenario must be plannable with the models and GPUs of the same folder, and a node's GPU be one of them.
+    Raises PresetError where `path` is no folder or holds none of the four.
     """
     root = Path(path)
-    if not any((root / kind.folder).is_dir() for kind in KINDS.values()):
-        raise PresetError(f"{root} has no folder models, gpus or scenarios")
+    if not any((root / kind.folder).is_dir() for kind in CHECKED):
+        raise PresetError(f"{root} has no folder models, gpus, nodes or scenarios")
     check = _Check(root)
-    for kind in KINDS.values():
+    for kind in CHECKED:
         for file in sorted((root / kind.folder).glob("*.toml")):
             check.file(kind, file)
     return [*_stray(root), *check.problems]
 
 
+CHECKED = (*KINDS.values(), NODE)
+"""Every kind of preset that a library may hold, models and GPUs before what names them."""
+
+
 def _stray(root: Path) -> Iterator[Problem]:
-    folders = {kind.folder for kind in KINDS.values()}
+    folders = {kind.folder for kind in CHECKED}
     for file in sorted(root.rglob("*.toml")):
         inside = file.relative_to(root)
         if len(inside.parts) != 2 or inside.parts[0] not in folders:
-            yield Problem(str(inside), 1, "stands outside models/, gpus/ and scenarios/, so no kvplan reads it")
+            yield Problem(str(inside), 1, "stands outside models/, gpus/, nodes/ and scenarios/, so no kvplan reads it")
 
 
 class Checked(NamedTuple):
@@ -86,7 +91,7 @@ class _Check:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.problems: list[Problem] = []
-        self.found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
+        self.found: dict[str, dict[str, Any]] = {kind.name: {} for kind in CHECKED}
 
     def file(self, kind: Kind, file: Path) -> None:
         """Check one file and note what is wrong with it."""
@@ -107,6 +112,8 @@ class _Check:
         preset: Preset = kind_from_table(kind, table, file.name, file_id(file.name))
         if kind is SCENARIO:
             scenario_of(preset, self._finder(MODEL), self._finder(GPU))  # type: ignore[arg-type]
+        if kind is NODE:
+            self._finder(GPU)(preset.gpu)  # type: ignore[union-attr]
         return preset
 
     def _finder(self, kind: Kind) -> Callable[[str], Any]:

@@ -104,6 +104,27 @@ _LIMITS = {
 """The most that a GPU's field may say; beyond it a number is a slip of the hand."""
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine of several equal GPUs.
+
+    name      as people write it
+    gpu       the id of its GPUs' preset
+    num_gpus  how many it has
+    source    where that is known from
+    """
+
+    name: str
+    gpu: str
+    num_gpus: int
+    source: str
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        clean_name(self.name, "node name")
+        whole_number(self.num_gpus, "num_gpus", high=4096)
+
+
 def usual_usable_bytes(driver_bytes: int) -> int:
     """The CUDA-visible total where nobody measured it: the driver's total less 350 MiB and 0.25 % of it.
 

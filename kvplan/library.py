@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplan.errors import ConfigError, InputError, KvplanError, PresetError, quoted, shorten
-from kvplan.hardware import Gpu
+from kvplan.hardware import Gpu, Node
 from kvplan.model import Model
 from kvplan.names import clean_name, preset_id
 from kvplan.plan import Scenario
@@ -43,13 +43,17 @@ from kvplan.presets import (
     keeps_own_among_shipped,
     list_gpus,
     list_models,
+    list_nodes,
     list_scenarios,
     load_file,
     load_gpu,
     load_model,
+    load_node,
     load_scenario,
     model_from_table,
     model_to_table,
+    node_from_table,
+    node_to_table,
     parse_toml,
     presets_dir,
     read_toml,
@@ -115,6 +119,9 @@ SCENARIO = Kind(
     "scenario", "scenarios", "fields", ScenarioPreset, list_scenarios, load_scenario, scenario_from_table,
     scenario_to_table,
 )  # fmt: skip
+NODE = Kind("node", "nodes", "num_gpus", Node, list_nodes, load_node, node_from_table, node_to_table)
+"""Machines of several GPUs. They are edited as files: no page saves them, so they are not among KINDS."""
+
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (MODEL, GPU, SCENARIO)}
 """Every kind of preset by its name."""
 

@@ -17,8 +17,8 @@ from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_name
-from kvplan.presets import load_gpu, load_model
-from kvplan.units import GIB, MAX_COUNT, TIB, format_bytes, whole_number
+from kvplan.presets import largest_node, load_gpu, load_model, usual_node
+from kvplan.units import GIB, MAX_COUNT, TIB, counted, format_bytes, whole_number
 
 _WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
     "context_length": (1, MAX_COUNT),
@@ -457,10 +457,23 @@ def _warnings(scenario: Scenario) -> list[str]:
         found.append(f"The usable memory of {scenario.gpu.name} is an estimate: {scenario.gpu.usable_basis}")
     if scenario.gpu.confidence == "low":
         found.append(f"The figures of {scenario.gpu.name} are poorly sourced")
-    node = scenario.gpu.node_gpus
+    node = largest_node(scenario.gpu)
     if node is not None and scenario.tensor_parallel > node:
-        found.append(f"tensor_parallel {scenario.tensor_parallel} is more than the {node} GPUs of a usual node")
+        most = counted(node, "GPU")
+        found.append(f"tensor_parallel {scenario.tensor_parallel} is more than the {most} of the largest node known")
     return found + _placement_warnings(scenario)
+
+
+def node_sentence(scenario: Scenario) -> str:
+    """How the GPUs of a plan lie on nodes of the usual size, or "" for one GPU and where no node is known."""
+    gpus, node = scenario.num_gpus, usual_node(scenario.gpu)
+    if gpus == 1 or node is None or node == 1:
+        return ""
+    if gpus < node:
+        return f"{counted(gpus, 'GPU')}: a part of a node of {node:,}"
+    if gpus == node:
+        return f"{counted(gpus, 'GPU')}: one whole node"
+    return f"{counted(gpus, 'GPU')} on {-(-gpus // node):,} nodes of {node:,}: they need a fast network between them"
 
 
 def _placement_warnings(scenario: Scenario) -> list[str]:

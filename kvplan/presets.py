@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import InputError, KvplanError, PresetError, UnknownNameError, nearest_names, quoted, shorten
-from kvplan.hardware import Gpu, Price
+from kvplan.hardware import Gpu, Node, Price
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name, preset_id
 from kvplan.units import whole_number
@@ -100,6 +100,11 @@ def list_scenarios() -> tuple[str, ...]:
     return _ids("scenarios")
 
 
+def list_nodes() -> tuple[str, ...]:
+    """Ids of all node presets, sorted."""
+    return _ids("nodes")
+
+
 def load_model(name: str) -> Model:
     """The model preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
     found: Model = load_file(_find("models", "model", name))
@@ -115,6 +120,12 @@ def load_gpu(name: str) -> Gpu:
 def load_scenario(name: str) -> ScenarioPreset:
     """The scenario preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
     found: ScenarioPreset = load_file(_find("scenarios", "scenario", name))
+    return found
+
+
+def load_node(name: str) -> Node:
+    """The node preset called `name`. Raises UnknownNameError with the nearest names, or PresetError."""
+    found: Node = load_file(_find("nodes", "node", name))
     return found
 
 
@@ -240,6 +251,7 @@ def _looks_like_id(name: str) -> bool:
 def _load_file(path: Path, _state: FileState) -> Any:
     made: dict[str, Callable[..., Any]] = {
         "models": model_from_table, "gpus": gpu_from_table, "scenarios": scenario_from_table,
+        "nodes": node_from_table,
     }  # fmt: skip
     return made[path.parent.name](read_toml(path), path.name, path.stem)
 
@@ -643,6 +655,34 @@ def gpu_from_table(table: Table, where: str, name: str = "") -> Gpu:
     if "id" in rest:
         raise place.error("has the unknown key 'id'; the file's name is the id")
     return _build(Gpu, {**rest, "id": name}, place)
+
+
+def node_to_table(node: Node) -> dict[str, Any]:
+    """`node` as the table of a preset file."""
+    table = {"schema": SCHEMA, **_to_table(node)}
+    table.pop("id", None)
+    return table
+
+
+def node_from_table(table: Table, where: str, name: str = "") -> Node:
+    """The node that `table` describes; whether its GPU is known shows where it is used. Raises PresetError."""
+    place = _Place(where)
+    rest = _without_schema(table, place)
+    if "id" in rest:
+        raise place.error("has the unknown key 'id'; the file's name is the id")
+    return _build(Node, {**rest, "id": name}, place)
+
+
+def largest_node(gpu: Gpu) -> int | None:
+    """GPUs of the largest node of this kind: of the node presets, and as the GPU's preset says; None: not known."""
+    nodes = readable(list_nodes(), load_node).presets
+    sizes = [node.num_gpus for node in nodes if gpu.id and node.gpu == gpu.id]
+    return max([*sizes, gpu.node_gpus or 0]) or None
+
+
+def usual_node(gpu: Gpu) -> int | None:
+    """GPUs of the usual node of this kind: as the GPU's preset says, else of the largest node preset; None: unknown."""
+    return gpu.node_gpus if (gpu.node_gpus or 0) > 1 else largest_node(gpu)
 
 
 def scenario_from_table(table: Table, where: str, name: str = "") -> ScenarioPreset:

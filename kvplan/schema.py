@@ -8,8 +8,8 @@ from typing import Any
 
 from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
-from kvplan.hardware import Gpu, Price
-from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind
+from kvplan.hardware import Gpu, Node, Price
+from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind
 from kvplan.model import ROLES, Layer, Model, WeightGroup
 from kvplan.plan import Scenario
 from kvplan.presets import SCHEMA, ScenarioPreset
@@ -48,7 +48,7 @@ _BY_ANNOTATION: dict[str, Schema] = {
 
 
 def json_schema(kind: str) -> Schema:
-    """The JSON Schema of preset files of a kind: "model", "GPU" or "scenario"."""
+    """The JSON Schema of preset files of a kind: "model", "GPU", "scenario" or "node"."""
     return _SCHEMAS[kind]() | {"$schema": _DIALECT, "title": f"kvplan {kind} preset, schema {SCHEMA}"}
 
 
@@ -128,6 +128,10 @@ def _gpu_schema() -> Schema:
     return _with(_of(Gpu, ("id",)), {"schema": {"const": SCHEMA}}, ["schema"]) | {"$defs": {"price": _of(Price)}}
 
 
+def _node_schema() -> Schema:
+    return _with(_of(Node, ("id",)), {"schema": {"const": SCHEMA}}, ["schema"])
+
+
 def _scenario_schema() -> Schema:
     settings = _of(Scenario)
     settings["properties"] = settings["properties"] | {
@@ -139,9 +143,11 @@ def _scenario_schema() -> Schema:
     return _with(_of(ScenarioPreset, ("id", "fields")), own, ["schema", "fields"])
 
 
-_SCHEMAS = {MODEL.name: _model_schema, GPU.name: _gpu_schema, SCENARIO.name: _scenario_schema}
+_SCHEMAS = {
+    MODEL.name: _model_schema, GPU.name: _gpu_schema, SCENARIO.name: _scenario_schema, NODE.name: _node_schema,
+}  # fmt: skip
 
 
 def all_schemas() -> dict[str, str]:
     """The text of every schema by the name of its file."""
-    return {schema_file(kind): json_schema_text(kind.name) for kind in KINDS.values()}
+    return {schema_file(kind): json_schema_text(kind.name) for kind in (*KINDS.values(), NODE)}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kvplan.check import Problem, check_directory
+from kvplan.check import Problem, check_directory, check_text
 from kvplan.errors import PresetError
 from kvplan.hardware import define_gpu
+from kvplan.library import GPU, MODEL
 from kvplan.presets import SHIPPED, save_gpu, save_model
 from kvplan.units import GIB
 from tests.examples import LLAMA_8B
@@ -77,6 +79,27 @@ def test_a_problem_names_its_file_and_line(folder: Path, file: str, old: str, ne
     assert [text for text in found if text.startswith(start) and words in text], (start, found)
 
 
+def test_the_text_of_one_file_is_checked_as_someone_edits_it(folder: Path) -> None:
+    text = (folder / "gpus" / "card.toml").read_text()
+    assert check_text(text, "card.toml", GPU).preset == replace(
+        define_gpu(name="A card", usable_bytes=24 * GIB), id="card"
+    )
+    checked = check_text(text.replace("usable_bytes = ", "usable_bytes = x"), "card.toml", GPU)
+    assert checked.preset is None
+    assert checked.problem is not None
+    assert checked.problem.line == text[: text.index("usable_bytes")].count("\n") + 1
+    assert checked.problem.text.startswith("is not valid TOML")
+    wrong_kind = check_text(text, "card.toml", MODEL)
+    assert wrong_kind.problem is not None
+
+
+def test_a_pipe_in_a_folder_is_named_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "gpus" / "pipe.toml")
+    assert [str(problem) for problem in check_directory(folder)] == [
+        "gpus/pipe.toml:1: is no plain file, so no kvplan reads it"
+    ]
+
+
 def test_an_item_is_found_on_its_own_line_whatever_stands_before_it(folder: Path) -> None:
     (folder / "gpus" / "card.toml").write_text(
         'schema = 1\nname = "A card"\nusable_bytes = 25769803776\nusable_basis = "x"\n'
@@ -119,5 +142,5 @@ def test_the_version_before_is_not_checked(folder: Path) -> None:
 
 
 def test_a_folder_without_presets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PresetError, match="has no folder models, gpus or scenarios"):
+    with pytest.raises(PresetError, match="has no folder models, gpus, nodes or scenarios"):
         check_directory(tmp_path / "nothing")

@@ -214,7 +214,7 @@ def test_a_context_beyond_the_models_limit_is_planned_with_a_warning() -> None:
 
 
 def test_more_gpus_than_a_node_holds_are_a_warning() -> None:
-    assert exact(tensor_parallel=16).warnings == ("tensor_parallel 16 is more than the 8 GPUs of a usual node",)
+    assert exact(tensor_parallel=16).warnings == ("tensor_parallel 16 is more than the 8 GPUs of the largest node known",)
 
 
 def test_a_poorly_known_gpu_is_a_warning() -> None:

@@ -115,4 +115,6 @@ def test_schema_and_reader_agree_on_which_sizes_of_a_layer_may_be_zero(layer: La
 
 
 def test_every_kind_of_preset_has_a_schema_with_a_file_name() -> None:
-    assert set(all_schemas()) == {"model.schema.json", "gpu.schema.json", "scenario.schema.json"}
+    assert set(all_schemas()) == {
+        "model.schema.json", "gpu.schema.json", "scenario.schema.json", "node.schema.json",
+    }  # fmt: skip

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from kvplan.errors import InputError, shorten
+from kvplan.hardware import Node
 from kvplan.model import Model
 from kvplan.plan import Scenario
-from kvplan.presets import load_gpu, load_model
+from kvplan.presets import load_gpu, load_model, load_node
 from kvplan.units import parse_bytes, parse_count
 
 FITS, DOES_NOT_FIT, WRONG_INPUT = 0, 1, 2
@@ -34,7 +35,9 @@ class Parser(argparse.ArgumentParser):
 def scenario_options(parser: argparse.ArgumentParser) -> None:
     """The options that name a model, a GPU and the engine's part of the memory."""
     parser.add_argument("model", help="a preset id, or the path of a config.json or a GGUF file")
-    parser.add_argument("--gpu", required=True, help="a GPU preset id")
+    hardware = parser.add_mutually_exclusive_group(required=True)
+    hardware.add_argument("--gpu", help="a GPU preset id")
+    hardware.add_argument("--node", help="a node preset id, such as 8xh100-sxm-80gb: its GPUs share every layer")
     parser.add_argument("--pipeline-parallel", "--pp", default="1", help="pipeline stages (default 1)")
     parser.add_argument("--data-parallel", "--dp", default="1", help="replicas that share the batch (default 1)")
     parser.add_argument(
@@ -80,11 +83,23 @@ def _number(text: str, name: str) -> float:
         raise InputError(f"{name} is {shorten(text)!r}; a number such as 0.9 is needed") from None
 
 
+def _node(options: argparse.Namespace) -> Node:
+    return load_node(options.node)
+
+
+def tensor_parallel(options: argparse.Namespace) -> str:
+    """What is written as --tensor-parallel; without it all GPUs of the node, or 1."""
+    given: str | None = options.tensor_parallel
+    if given is None:
+        return str(_node(options).num_gpus if options.node else 1)
+    return given
+
+
 def base_scenario(options: argparse.Namespace, **settings: Any) -> Scenario:
     """The scenario of `scenario_options` with the command's own settings. Raises KvplanError."""
     return Scenario(
         find_model(options.model, options.dtype),
-        load_gpu(options.gpu),
+        load_gpu(_node(options).gpu if options.node else options.gpu),
         pipeline_parallel=parse_count(options.pipeline_parallel, "pipeline_parallel"),
         data_parallel=parse_count(options.data_parallel, "data_parallel"),
         expert_parallel=options.expert_parallel,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, base_scenario, scenario_options
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, base_scenario, scenario_options, tensor_parallel
 from kvplan.dtypes import KV_DTYPES
 from kvplan.explain import (
     ASSUMPTIONS,
@@ -31,7 +31,9 @@ def _plan_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kv-dtype", default="bf16", help=f"one of {', '.join(KV_DTYPES)}, or K/V such as q8_0/q4_0")
     parser.add_argument("--weight-dtype", default=None, help="such as fp8 or awq_int4_g128 (default: as published)")
     parser.add_argument("--kv-heads", default=None, help="another number of KV heads (default: the model's own)")
-    parser.add_argument("--tensor-parallel", "--tp", default="1", help="GPUs that share each layer (default 1)")
+    parser.add_argument(
+        "--tensor-parallel", "--tp", default=None, help="GPUs that share each layer (default 1, or a node's)"
+    )
     parser.add_argument("--formula", action="store_true", help="show every term of the sums")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run_plan)
@@ -45,7 +47,7 @@ def _sweep_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kv-dtype", default="bf16", help="names with commas between")
     parser.add_argument("--weight-dtype", default=None, help="names with commas between")
     parser.add_argument("--kv-heads", default=None, help=axis)
-    parser.add_argument("--tensor-parallel", "--tp", default="1", help=axis)
+    parser.add_argument("--tensor-parallel", "--tp", default=None, help=axis)
     parser.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     parser.set_defaults(run=run_sweep)
 
@@ -67,7 +69,7 @@ def run_plan(options: argparse.Namespace) -> int:
         kv_dtype=options.kv_dtype,
         weight_dtype=as_published(options.weight_dtype),
         num_kv_heads=None if options.kv_heads is None else parse_count(options.kv_heads, "kv_heads"),
-        tensor_parallel=parse_count(options.tensor_parallel, "tensor_parallel"),
+        tensor_parallel=parse_count(tensor_parallel(options), "tensor_parallel"),
     )
     answer = plan(scenario)
     print(json.dumps(plan_to_json(answer), indent=2) if options.json else _plan_text(answer, options.formula))
@@ -168,7 +170,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         kv_dtype=options.kv_dtype,
         weight_dtype=options.weight_dtype,
         num_kv_heads=options.kv_heads,
-        tensor_parallel=options.tensor_parallel,
+        tensor_parallel=tensor_parallel(options),
     )
     print(frame.to_csv(index=False) if options.csv else frame.to_string(index=False), end="" if options.csv else "\n")
     return FITS if bool(frame["fits"].any()) else DOES_NOT_FIT

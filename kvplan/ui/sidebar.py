@@ -18,6 +18,7 @@ from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.address import BIND, ENGINE, say_once, take_scenario
 from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
+from kvplan.ui.nodes import choose_node
 from kvplan.ui.words import show_error
 from kvplan.ui.words import unit as unit
 from kvplan.units import MAX_COUNT, counted
@@ -54,7 +55,9 @@ def show_sidebar() -> None:
 
 def _hardware() -> Slots:
     """Which GPUs, how many, and how the model lies over them."""
-    slots = _group("Hardware", "gpu")
+    st.caption("Hardware")
+    choose_node()
+    slots = _fields("gpu")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         for key in ("tp", "pp"):
             with st.container(width=110):
