@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import kvplan.library
 from kvplan import presets
+from kvplan.attention import FullAttention
 from kvplan.errors import InputError, KvplanError, PresetError
 from kvplan.hardware import define_gpu
 from kvplan.library import (
@@ -25,6 +30,7 @@ from kvplan.library import (
     SHIPS,
     Preset,
     changed_fields,
+    differences,
     duplicate,
     entries,
     entry,
@@ -38,14 +44,17 @@ from kvplan.library import (
     load_previous,
     previous_file,
     read_preset,
+    read_upload,
     read_zip,
     save,
     save_all,
     scenario_of,
     scenario_preset,
     shipped_preset,
+    standing,
     stored_text,
     version,
+    why_nothing_is_saved,
 )
 from kvplan.plan import Scenario
 from kvplan.presets import ScenarioPreset, list_gpus, load_file, load_gpu, load_model, load_scenario, save_gpu
@@ -168,6 +177,56 @@ def test_a_system_without_locks_saves_nothing(folder: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(PresetError, match="this system cannot lock files, so it saves nothing"):
         save(CARD)
+    assert names(folder) == set()
+
+
+@pytest.fixture
+def as_another_user(folder: Path) -> Iterator[None]:
+    """The tests may run as root, who may write everywhere: then as a user who may not."""
+    folder.chmod(0o777)
+    for path in folder.parents:
+        if os.geteuid() == 0 and not path.stat().st_mode & 0o005:
+            path.chmod(path.stat().st_mode | 0o005)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+def test_a_folder_without_permission_to_write_says_why_nothing_is_saved(
+    folder: Path, request: pytest.FixtureRequest
+) -> None:
+    save(CARD)
+    assert why_nothing_is_saved() == ""
+    (folder / "gpus").chmod(0o555)
+    request.getfixturevalue("as_another_user")
+    assert why_nothing_is_saved() == "the folder gpus of this server's library cannot be written"
+    with pytest.raises(PresetError, match=r"card-2\.toml cannot be saved: Permission denied"):
+        save(replace(CARD, id="card-2"))
+    assert load_gpu("card") == CARD
+
+
+def test_a_read_only_server_says_why_nothing_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVPLAN_READ_ONLY", "1")
+    assert why_nothing_is_saved() == "this server's library is read-only (KVPLAN_READ_ONLY=1)"
+
+
+def test_a_library_holds_a_bounded_number_of_presets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvplan.library, "MAX_SAVED", 1)
+    save(CARD)
+    with pytest.raises(PresetError, match="the library holds 1 gpus already"):
+        save(replace(CARD, id="second"))
+    save(replace(CARD, usable_bytes=GIB), version(GPU, "card"))  # what exists can still be changed
+
+
+def test_a_save_does_not_wait_for_ever_for_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kvplan.library, "LOCK_SECONDS", 0.0)
+    (folder / "gpus").mkdir()
+    with (folder / "gpus" / ".lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(PresetError, match="someone else is saving into this library and does not finish"):
+            save(CARD)
     assert names(folder) == set()
 
 
@@ -355,6 +414,56 @@ def test_what_is_saved_among_the_shipped_presets_is_none_of_them(
     assert stored_text(GPU, "saved") == file_text(replace(CARD, id="saved"))
 
 
+def test_a_list_is_made_once_and_again_when_a_file_changes(folder: Path) -> None:
+    path = save(CARD)
+    assert entries(GPU) is entries(GPU)
+    path.write_text(path.read_text().replace("A card", "Another card"))
+    assert [item.name for item in entries(GPU)] == ["Another card"]
+    save(replace(CARD, id="second"))
+    assert [item.id for item in entries(GPU)] == ["card", "second"]
+
+
+def test_two_presets_are_compared_down_to_single_values() -> None:
+    other = replace(
+        LLAMA, name="Other", layers=tuple(replace(layer, cache=FullAttention(4, 64)) for layer in LLAMA.layers)
+    )
+    found = {key: (one, two) for key, one, two in differences(LLAMA, other)}
+    assert found == {
+        "name": (LLAMA.name, "Other"),
+        "layer.full.cache.num_kv_heads": ("8", "4"),
+        "layer.full.cache.head_dim": ("128", "64"),
+    }
+    assert differences(CARD, replace(CARD, bandwidth=5)) == (("bandwidth", "not given", "5"),)
+    assert differences(CARD, CARD) == ()
+
+
+def test_a_comparison_is_bounded_and_says_so() -> None:
+    many = replace(CARD, tflops={f"t{index}": 1.0 for index in range(300)})
+    rows = differences(CARD, many)
+    assert len(rows) == 201
+    assert rows[-1] == ("and 100 more fields", "", "")
+
+
+def test_a_preset_stands_to_the_library_as_new_same_or_replacing(folder: Path) -> None:
+    assert standing(CARD).is_new
+    save(CARD)
+    assert standing(CARD).is_same
+    found = standing(replace(CARD, usable_bytes=GIB))
+    assert (found.is_new, found.is_same) == (False, False)
+    assert found.changes == ("usable_bytes was 25769803776, is 1073741824",)
+    save(replace(CARD, usable_bytes=GIB), found.seen)
+    (folder / "gpus" / "card.toml").write_text("broken")
+    assert standing(CARD).changes[0].startswith("what stands there cannot be read: card.toml")
+
+
+def test_presets_that_exist_are_replaced_together_where_that_is_asked_for() -> None:
+    save(CARD)
+    other = replace(CARD, usable_bytes=GIB)
+    done = save_all([other, LLAMA], {("GPU", "card"): version(GPU, "card")})
+    assert (len(done.paths), done.troubles) == (2, ())
+    assert load_gpu("card") == other
+
+
 # -------------------------------------------------------------------------------------------------- files from outside
 
 
@@ -385,6 +494,34 @@ def test_an_upload_that_is_no_preset_is_refused(data: bytes, file: str, reason: 
 def test_dots_in_text_and_comments_are_no_long_key() -> None:
     text = file_text(replace(CARD, sources=("https://a.b.c.d.e.f.g.h.i.j.k/",), notes=("a.b.c.d.e.f.g.h.i.j",)))
     assert read_preset((text + "# a.b.c.d.e.f.g.h.i.j.k\n").encode(), "card.toml").notes == ("a.b.c.d.e.f.g.h.i.j",)
+
+
+CONFIG = Path(__file__).parent / "data" / "configs" / "meta-llama__Llama-3.1-8B.json"
+
+
+def test_a_config_json_is_read_as_the_model_that_its_folder_names() -> None:
+    found = read_zip(zipped({"My Llama/config.json": CONFIG.read_bytes(), "b/tiny.json": b"{}"}))
+    (model,) = found.presets
+    assert (model.id, model.name, model.num_params) == ("my-llama", "My Llama", 8030261248)
+    assert found.troubles == ("b/tiny.json: lacks model_type, the name of the model's family",)
+
+
+@pytest.mark.parametrize(
+    ("data", "file", "reason"),
+    [
+        (b"[1]", "a.json", "a.json: holds a list"),
+        (b"{", "a.json", "a.json: is not valid JSON"),
+        (b" " * (2**18 + 1), "config.json", "config.json has 262,145 bytes"),
+        (b'{"model_type": "no-such"}', "x/config.json", "x/config.json: "),
+        (b"x", "a.zip", "the upload is not a sound zip"),
+        (b"x", "a.toml", "a.toml is not valid TOML"),
+        (b"x", "a.exe", "the file's name is 'a.exe'|a.exe is not valid TOML"),
+    ],
+)
+def test_an_upload_that_holds_nothing_says_why(data: bytes, file: str, reason: str) -> None:
+    presets_found, (trouble,) = read_upload(data, file)
+    assert presets_found == ()
+    assert re.search(reason, trouble), trouble
 
 
 # -------------------------------------------------------------------------------------------------------------- zips
@@ -428,7 +565,7 @@ def test_saving_a_zip_saves_what_is_new_and_leaves_what_exists() -> None:
 def test_files_of_a_zip_that_are_no_presets_are_named_and_the_others_read() -> None:
     found = read_zip(zipped({"team/gpus/card.toml": file_text(CARD), "README.md": "hello", "x.toml": "schema = 1"}))
     assert found.presets == (CARD,)
-    assert found.troubles[0] == "'README.md' is not a .toml file and was left out"
+    assert found.troubles[0] == "'README.md' is neither a .toml nor a config.json file and was left out"
     assert found.troubles[1].startswith("x.toml is no preset")
 
 

@@ -25,6 +25,7 @@ from kvplan.presets import (
     dump_toml,
     gpu_from_table,
     gpu_to_table,
+    is_nested_over,
     list_gpus,
     list_models,
     list_scenarios,
@@ -36,6 +37,7 @@ from kvplan.presets import (
     parse_toml,
     presets_dir,
     read_toml,
+    readable,
     save_gpu,
     save_model,
     scenario_from_table,
@@ -394,6 +396,47 @@ def test_a_library_that_is_no_folder_is_said(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path / "none"))
     with pytest.raises(PresetError, match="is no folder"):
         kvplan.list_models()
+
+
+def test_a_link_to_a_file_outside_of_the_library_is_not_read(library: Path, tmp_path_factory: Any) -> None:
+    outside = save_gpu(GPU, tmp_path_factory.mktemp("outside"))
+    (library / "gpus" / "linked.toml").symlink_to(outside)
+    with pytest.raises(PresetError, match=r"linked\.toml is a link to a file outside of the library"):
+        kvplan.load_gpu("linked")
+
+
+def test_a_link_inside_of_the_library_is_read(library: Path) -> None:
+    save_gpu(GPU, library / "gpus")
+    (library / "gpus" / "same.toml").symlink_to("card.toml")
+    assert kvplan.load_gpu("same") == replace(GPU, id="same")
+
+
+def test_a_library_without_its_folders_has_nothing_of_its_own(library: Path) -> None:
+    for name in ("models", "gpus", "scenarios"):
+        (library / name).rmdir()
+    assert (list_models(), list_gpus(), list_scenarios()) == ((), (), ())
+
+
+def test_a_folder_that_has_long_been_as_it_is_is_listed_again_once_it_changes(library: Path) -> None:
+    save_gpu(GPU, library / "gpus")
+    os.utime(library / "gpus", (1, 1))
+    assert list_gpus() == ("card",)
+    save_gpu(replace(GPU, id="second"), library / "gpus")
+    assert list_gpus() == ("card", "second")
+
+
+def test_one_broken_file_does_not_take_the_others_away(library: Path) -> None:
+    save_gpu(GPU, library / "gpus")
+    (library / "gpus" / "broken.toml").write_text("schema = 2")
+    found = readable(list_gpus(), load_gpu)
+    assert found.presets == (GPU,)
+    assert [text[:12] for text in found.troubles] == ["broken.toml:"]
+
+
+@pytest.mark.parametrize(("value", "depth"), [({"a": [{"b": []}]}, 4), ([], 1), ({"a": 1}, 1), ([[1], {"a": 2}], 2)])
+def test_depth_is_counted_from_the_outside(value: Any, depth: int) -> None:
+    assert not is_nested_over(value, depth)
+    assert is_nested_over(value, depth - 1)
 
 
 def test_a_file_whose_name_cannot_be_an_id_is_no_preset(library: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from kvplan.errors import InputError
+from kvplan.errors import InputError, PresetError
 from kvplan.hardware import Gpu
 from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, Preset, is_in_library, kind_of
 from kvplan.model import Model
 from kvplan.presets import ScenarioPreset, list_gpus, list_models, load_gpu, load_model
+from kvplan.ui.words import show_error
 
 Thing = TypeVar("Thing")
 
@@ -21,6 +22,16 @@ OWN = "my-"
 MAX_OWN = 50
 _MODELS, _GPUS, _SCENARIOS = "own_models", "own_gpus", "own_scenarios"
 _SHELVES = {MODEL.name: _MODELS, GPU.name: _GPUS, SCENARIO.name: _SCENARIOS}
+
+
+def require_library() -> None:
+    """Where the library's folders cannot be read at all, every page says so and ends here."""
+    try:
+        for kind in KINDS.values():
+            kind.names()
+    except PresetError as trouble:
+        show_error(trouble, "This server has no library of presets")
+        st.stop()
 
 
 def own_models() -> dict[str, Model]:

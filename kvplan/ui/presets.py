@@ -79,11 +79,12 @@ def browse(kind: Kind) -> list[str]:
         )
     shown = shelf.narrowed(rows, text or "", origin)
     names = [row.id for row in shown]
+    columns = [name for name in shelf.COLUMNS if name != "note" or any(row.note for row in shown)]
     table_key = f"shelf_{kind.folder}_{text}_{origin}_{len(rows)}_{shelf.turn()}"
     st.dataframe(
         shelf.table_of(shown), hide_index=True, key=table_key, height=320, row_height=34,
         on_select=lambda: shelf.choose_rows(kind, table_key, names), selection_mode="multi-row",
-        column_config={"source": st.column_config.TextColumn(width="medium")},
+        column_order=columns, column_config={"source": st.column_config.TextColumn(width="medium")},
     )  # fmt: skip
     st.caption(f"{len(shown):,} of {len(rows):,}. A click on a head sorts; marking rows chooses them.")
     say_broken(rows)
@@ -102,8 +103,9 @@ def ask_chosen(kind: Kind, names: list[str]) -> list[str]:
     key = shelf.chosen_key(kind)
     if key in st.session_state:  # someone else may have taken a file away
         st.session_state[key] = [name for name in st.session_state[key] if name in names]
+    label = next(label for label, each in SHELVES.items() if each is kind)
     return st.multiselect(
-        f"Chosen {kind.folder}", names, key=key, bind=BIND, placeholder="one to read, two to compare, any to download"
+        f"Chosen {label}", names, key=key, bind=BIND, placeholder="one to read, two to compare, any to download"
     )
 
 
@@ -133,10 +135,9 @@ def show_origin(kind: Kind, name: str, preset: Any) -> None:
         st.text("Kept in this session: nobody else sees it, and it goes when the session ends.")
     else:
         say_place(kind, entry(kind, name), preset)
-    for source in [text for text in (getattr(preset, "source", ""), *getattr(preset, "sources", ())) if text]:
-        st.text(f"Source: {source}")
-    for note in (*getattr(preset, "notes", ()), *filter(None, [getattr(preset, "lesson", "")])):
-        st.text(note)
+    words_of = (getattr(preset, "lesson", ""), *getattr(preset, "notes", ()))
+    sources = (getattr(preset, "source", ""), *getattr(preset, "sources", ()))
+    st.text("\n".join([*filter(None, words_of), *(f"Source: {text}" for text in sources if text)]))
 
 
 def say_place(kind: Kind, found: Entry, preset: Any) -> None:
