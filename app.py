@@ -34,8 +34,10 @@ def show() -> None:
     warm_up()
     from kvplan.ui.address import read_address, show_address_trouble
     from kvplan.ui.address_bar import keep_address
+    from kvplan.ui.library import require_library
     from kvplan.ui.sidebar import show_sidebar
 
+    require_library()
     read_address()
     page = st.navigation(
         [
@@ -44,6 +46,7 @@ def show() -> None:
             st.Page(UI / "engine.py", title="Engine", url_path="engine"),
             st.Page(UI / "sweep.py", title="Sweep", url_path="sweep"),
             st.Page(UI / "models.py", title="Models", url_path="models"),
+            st.Page(UI / "presets.py", title="Library", url_path="library"),
             st.Page(UI / "define.py", title="Define your own", url_path="define"),
             st.Page(UI / "importing.py", title="Import", url_path="import"),
             st.Page(UI / "lab.py", title="Lab", url_path="lab"),
