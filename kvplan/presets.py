@@ -63,11 +63,19 @@ class ScenarioPreset:
 def presets_dir() -> Path:
     """Where this server keeps presets of its own: KVPLAN_PRESETS_DIR, or without it the presets beside the package."""
     given = os.environ.get("KVPLAN_PRESETS_DIR")
-    if given and not Path(given).is_dir():
+    if given and not _is_readable_folder(Path(given)):
         raise PresetError(
-            f"KVPLAN_PRESETS_DIR is {shorten(given)}, which is no folder; make it (empty is enough) or unset it"
+            f"KVPLAN_PRESETS_DIR is {shorten(given)}, which is no folder that can be read; make it (empty is enough) "
+            "or unset it"
         )
     return Path(given or SHIPPED)
+
+
+def _is_readable_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a folder above it is closed
+        return False
 
 
 def library_dirs() -> tuple[Path, ...]:
@@ -165,7 +173,10 @@ def found_file(folder: str, name: str) -> Path | None:
     Raises PresetError where it is a link to something outside of the library, which is never read.
     """
     paths = [root / folder / f"{name}.toml" for root in library_dirs()] if _looks_like_id(name) else []
-    path = next((path for path in paths if path.is_file()), None)
+    try:
+        path = next((path for path in paths if path.is_file()), None)
+    except OSError as error:
+        raise PresetError(f"the folder {folder} of presets cannot be read: {error.strerror}") from None
     if path is not None and path.is_symlink() and not path.resolve().is_relative_to(path.parent.parent.resolve()):
         raise PresetError(f"{path.name} is a link to a file outside of the library, which is not read")
     return path

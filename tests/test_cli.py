@@ -15,7 +15,8 @@ import pytest
 import kvplan
 from kvplan.cli import main
 from kvplan.plan import Scenario, plan
-from kvplan.presets import model_from_table, read_toml
+from kvplan.presets import model_from_table, read_toml, save_gpu
+from kvplan.schema import all_schemas
 from kvplan.sweep import sweep
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
@@ -265,3 +266,37 @@ def test_a_model_of_unknown_weight_bytes_can_be_swept_over_dtypes(capsys: pytest
 
 def test_as_published_may_be_written_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, *PLAN, "--weight-dtype", "as published")[0] == 0
+
+
+# --------------------------------------------------------------------------------------------------------- library
+
+
+def test_a_broken_preset_file_is_named_once_and_the_others_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder in ("models", "gpus"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "broken.toml").write_text("schema = ")
+    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
+    for command, ids in (("models", kvplan.list_models()), ("gpus", kvplan.list_gpus())):
+        assert main([command]) == 0
+        said = capsys.readouterr()
+        assert [line.split()[0] for line in said.out.splitlines()] == [name for name in ids if name != "broken"]
+        assert said.err.startswith("kvplan: left out: broken.toml is not valid TOML")
+        assert said.err.count("\n") == 1
+
+
+def test_a_preset_in_place_of_a_shipped_one_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "gpus").mkdir()
+    save_gpu(kvplan.load_gpu("t4-16gb"), tmp_path / "gpus")
+    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
+    assert main(["gpus"]) == 0
+    assert capsys.readouterr().err == "kvplan: t4-16gb is this library's own, in place of the shipped one\n"
+
+
+@pytest.mark.parametrize("kind", ["model", "gpu", "scenario"])
+def test_the_schema_of_a_kind_of_preset_is_printed(capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    assert main(["presets", "schema", kind]) == 0
+    assert capsys.readouterr().out == all_schemas()[f"{kind}.schema.json"]

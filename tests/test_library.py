@@ -185,8 +185,8 @@ def as_another_user(folder: Path) -> Iterator[None]:
     """The tests may run as root, who may write everywhere: then as a user who may not."""
     folder.chmod(0o777)
     for path in folder.parents:
-        if os.geteuid() == 0 and not path.stat().st_mode & 0o005:
-            path.chmod(path.stat().st_mode | 0o005)
+        if os.geteuid() == 0 and path.stat().st_mode & 0o055 != 0o055:
+            path.chmod(path.stat().st_mode | 0o055)
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)

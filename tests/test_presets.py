@@ -394,7 +394,7 @@ def test_only_a_preset_error_comes_out_of_any_bytes(data: bytes) -> None:
 
 def test_a_library_that_is_no_folder_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path / "none"))
-    with pytest.raises(PresetError, match="is no folder"):
+    with pytest.raises(PresetError, match="is no folder that can be read"):
         kvplan.list_models()
 
 

@@ -78,7 +78,7 @@ def _model_line(model: Model) -> str:
     per_token = f"{bytes_per_token(model.cache_bytes_per_token())}/token"
     if model.cache_curve().largest_window:
         per_token += " past its window"
-    return f"{model.id:<28}{format_params(model.num_params) + active:<26}{per_token:<32}{kinds_sentence(model)}"
+    return f"{model.id + ' ':<28}{format_params(model.num_params) + active:<26}{per_token:<32}{kinds_sentence(model)}"
 
 
 def show_gpus(options: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ def _gpu_to_json(gpu: Gpu) -> dict[str, Any]:
 def _gpu_line(gpu: Gpu) -> str:
     bandwidth = "bandwidth not known" if gpu.bandwidth is None else f"{gpu.bandwidth // 10**9:,} GB/s"
     usable = f"{'about ' if gpu.is_estimate else ''}{format_bytes(gpu.usable_bytes, 'GiB')} usable"
-    return f"{gpu.id:<28}{usable:<24}{bandwidth:<20}{gpu.name}"
+    return f"{gpu.id + ' ':<28}{usable:<24}{bandwidth:<20}{gpu.name}"
 
 
 # ----------------------------------------------------------------------------------------------------------- show
