@@ -211,12 +211,26 @@ def _sound_id(name: str) -> str:
 def _named_or_carried(thing: LinkThing, found: Any) -> dict[str, str]:
     if is_shipped(found):
         return {thing.print_key: stored_fingerprint(thing.kind, found.id)}
-    return {thing.file_key: _packed(thing, found)}
+    return {thing.file_key: _packed(thing, _Same(found))}
+
+
+class _Same:
+    """A model or GPU as the key of a cache: only the very same one matches, since equal ones may differ in words."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def __hash__(self) -> int:
+        return id(self.found)
+
+    def __eq__(self, other: object) -> bool:
+        return self.found is getattr(other, "found", None)
 
 
 @lru_cache(maxsize=64)
-def _packed(thing: LinkThing, found: Any) -> str:
-    """The preset file of `found`, packed; read back once, so that no link is made that does not open."""
+def _packed(thing: LinkThing, same: _Same) -> str:
+    """The preset file of a thing, packed; read back once, so that no link is made that does not open."""
+    found = same.found
     try:
         text = canonical_text(thing.kind.to_table(found))
         packed = base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
@@ -455,9 +469,14 @@ def to_comparison_link(scenarios: Sequence[Scenario]) -> str:
     """The link that puts up to MAX_COMPARED scenarios side by side: the first is written as in a link of its own,
     the others with `b.`, `c.` and `d.` before each key. Raises LinkError.
     """
+    require_comparable(scenarios)
+    return "?" + query_text(compared_fields(to_fields(scenarios[0]), scenarios[1:]))
+
+
+def require_comparable(scenarios: Sequence[Scenario]) -> None:
+    """Raises LinkError for a number of scenarios that is no comparison."""
     if not 2 <= len(scenarios) <= MAX_COMPARED:
         raise LinkError(f"{len(scenarios)} scenarios are given; a comparison has 2 to {MAX_COMPARED}")
-    return "?" + query_text(compared_fields(to_fields(scenarios[0]), scenarios[1:]))
 
 
 def compared_fields(first: Mapping[str, str], others: Sequence[Scenario]) -> dict[str, str]:

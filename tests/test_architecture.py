@@ -15,8 +15,8 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 LAYERS = [
     "errors", "names", "units", "dtypes", "attention", "model", "blocks", "define", "hardware", "presets", "engines",
-    "plan", "sweep", "fleet", "suggest", "importer", "lab", "explain", "charts", "lab_charts", "library",
-    "check", "schema", "share", "report", "cli", "__main__", "ui",
+    "plan", "sweep", "fleet", "suggest", "importer", "lab", "explain", "charts", "sweep_charts", "lab_charts", "library",
+    "check", "schema", "documents", "share", "report", "comparison", "cli", "__main__", "ui",
 ]  # fmt: skip
 """Modules and packages of kvplan; one may import those that stand before it, and its own parts."""
 
@@ -84,7 +84,7 @@ def test_only_the_lab_and_the_measuring_worker_import_torch(path: Path) -> None:
 
 @each_file
 def test_only_figures_reports_and_pages_import_plotly(path: Path) -> None:
-    assert "plotly" not in packages(path) or layer(path) in {"charts", "report", "ui"}
+    assert "plotly" not in packages(path) or layer(path) in {"charts", "documents", "ui"}
 
 
 def test_the_app_computes_nothing() -> None:

@@ -15,16 +15,12 @@ import pytest
 from hypothesis import given
 
 from kvplan import charts
-from kvplan.attention import CompressedAttention
+from kvplan.documents import Figure, table_csv
 from kvplan.errors import InputError
-from kvplan.hardware import define_gpu
+from kvplan.explain import part_bytes
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.report import (
     MAX_SHOWN_ROWS,
-    Figure,
-    compare,
-    comparison_rows,
-    part_bytes,
     plan_csv,
     plan_html,
     plan_json,
@@ -34,12 +30,10 @@ from kvplan.report import (
     sweep_html,
     sweep_json,
     sweep_markdown,
-    table_csv,
 )
-from kvplan.share import from_comparison_link, from_link
+from kvplan.share import from_link
 from kvplan.sweep import sweep
-from kvplan.units import GIB
-from tests.examples import LLAMA_8B, SMALL_GPU, model_of, scenarios
+from tests.examples import LLAMA_8B, SMALL_GPU, scenarios
 
 SCENARIO = Scenario(
     replace(LLAMA_8B, source="https://example.org/config"), SMALL_GPU, context_length=4096, batch_size=2
@@ -240,73 +234,3 @@ def test_the_figures_of_a_page_hold_the_plans_own_numbers() -> None:
     sizes = {trace["customdata"][0][0] for trace in bar["data"]}
     assert {PLAN.cache_bytes, PLAN.free_bytes, PLAN.runtime.typical_bytes} <= sizes
     assert len(curve["data"]) == len(charts.cache_against_weights(PLAN, TABLE)["data"])
-
-
-# --------------------------------------------------------------------------------------------------------- comparison
-
-
-@given(scenarios(), scenarios())
-def test_the_differences_of_the_parts_add_up_to_that_of_the_capacity(first: Scenario, second: Scenario) -> None:
-    *parts, capacity = compare(first, second).parts
-    assert capacity.difference == second.gpu.usable_bytes - first.gpu.usable_bytes
-    assert sum(part.difference for part in parts) == capacity.difference
-    assert all(part.difference == part.second - part.first for part in parts)
-
-
-def test_a_comparison_says_what_changed_and_by_how_many_bytes() -> None:
-    found = compare(SCENARIO, SCENARIO.with_changes(kv_dtype="fp8", batch_size=3))
-    assert [tuple(change) for change in found.settings] == [
-        ("sequences at once", "2", "3"),
-        ("KV cache precision", "bf16", "fp8"),
-    ]
-    differences = {part.what: part.difference for part in found.parts}
-    one = 2 * 32 * 8 * 128 * 4096  # values of one sequence
-    assert differences["KV cache"] == 3 * one * 1 - 2 * one * 2
-    assert differences["weights"] == 0
-    assert differences["free"] == one
-    assert found.sentence == "The second takes 256.0 MiB less on each GPU; both fit"
-
-
-def test_a_scenario_compared_with_itself_changes_nothing() -> None:
-    found = compare(SCENARIO, SCENARIO)
-    assert found.settings == ()
-    assert {part.difference for part in found.parts} == {0}
-    assert found.sentence == "The second takes exactly as much on each GPU; both fit"
-    assert all(change.first == change.second for change in found.limits)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "verdict"),
-    [(2, 1000, "only the first fits"), (1000, 2, "only the second fits"), (1000, 999, "neither fits")],
-)
-def test_a_comparison_says_which_fits(first: int, second: int, verdict: str) -> None:
-    found = compare(SCENARIO.with_changes(batch_size=first), SCENARIO.with_changes(batch_size=second))
-    assert found.sentence.endswith(verdict)
-
-
-def test_models_of_one_name_still_differ_in_words() -> None:
-    found = compare(SCENARIO, SCENARIO.with_changes(num_kv_heads=4))
-    saved = 32 * 2 * 4 * 128 * 4096  # four heads fewer in the k and v weights of every layer
-    assert [change.what for change in found.settings] == ["KV heads", "parameters"]
-    assert {part.what: part.difference for part in found.parts}["weights"] == -2 * saved
-
-
-def test_bytes_a_token_are_whole_or_say_that_they_are_not() -> None:
-    shared = model_of([CompressedAttention(512, 64, 128, 128)])  # one entry of 1,024 B for every 128 tokens
-    odd = model_of([CompressedAttention(511, 64, 128, 128)])  # 1,022 B for every 128
-    found = compare(Scenario(shared, SMALL_GPU), Scenario(odd, SMALL_GPU))
-    assert [tuple(change) for change in found.limits if change.what == "cache bytes a token"] == [
-        ("cache bytes a token", "8", "7.98"),
-    ]
-
-
-def test_a_comparison_is_itself_a_link() -> None:
-    other = SCENARIO.with_changes(gpu=define_gpu(name="Other", usable_bytes=GIB))
-    assert from_comparison_link(compare(SCENARIO, other).link) == (SCENARIO, other)
-
-
-def test_the_rows_of_a_comparison_are_words() -> None:
-    rows = comparison_rows(compare(SCENARIO, SCENARIO.with_changes(batch_size=3)))
-    assert ("sequences at once", "2", "3", "") in rows
-    cache = next(row for row in rows if row[0] == "KV cache")
-    assert cache[3] == "+536,870,912 B"

@@ -14,9 +14,10 @@ import pandas as pd
 import streamlit as st
 from plotly.basedatatypes import BaseFigure, convert_to_base64
 
+from kvplan.documents import table_csv
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
-from kvplan.report import sweep_csv, table_csv
+from kvplan.report import sweep_csv
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
 from kvplan.units import counted as counted

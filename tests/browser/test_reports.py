@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from kvplan import charts
+from kvplan.documents import Figure
 from kvplan.plan import Scenario, plan
-from kvplan.report import Figure, plan_html, sweep_html
+from kvplan.report import plan_html, sweep_html
 from kvplan.sweep import sweep
+from kvplan.sweep_charts import Panel, fit_map
 from tests.examples import LLAMA_8B, SMALL_GPU
 
 pytestmark = pytest.mark.browser
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.browser
 SCENARIO = Scenario(LLAMA_8B, SMALL_GPU)
 PLAN = plan(SCENARIO)
 TABLE = sweep(SCENARIO, context_length="1k..64k*2", batch_size="1..16*2")
-FIT = Figure("What fits", "A map", charts.fit_map([charts.Panel("", TABLE)]))
+FIT = Figure("What fits", "A map", fit_map([Panel("", TABLE)]))
 
 
 @pytest.fixture
