@@ -12,7 +12,7 @@ layouts of their own: `KvDtype`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from kvplan.errors import DtypeError, InputError, UnknownNameError, quoted
@@ -206,26 +206,124 @@ _MLX_PACKS = {2: (4, 1), 3: (8, 3), 4: (2, 1), 5: (8, 5), 6: (4, 3), 8: (1, 1)} 
 
 
 def _checkpoint_formats() -> list[StorageFormat]:
-    """Layouts of published files that nobody chooses in a plan: with the scale of the input, a zero bias, a part of a fused matrix."""
-    rows: list[tuple[str, int, int, tuple[AnyScale, ...], str, str]] = [
+    """Layouts of published files that nobody chooses in a plan: with the scale of the input, or another width of scales."""
+    rows = [*_scaled_rows(), *_gptq_rows(), *_packed_rows(), *_mlx_rows(), *_bitsandbytes_rows()]
+    return [StorageFormat(name, v, b, scales, layout=text, source=url) for name, v, b, scales, text, url in rows]
+
+
+_FileRow = tuple[str, int, int, tuple[AnyScale, ...], str, str]
+"""Name, values in a pack, bytes of a pack, scales, layout, source."""
+
+_HALF, _HALF_TWICE = Scale(ALL, ALL, 2), Scale(ALL, ALL, 4)
+
+
+def _scaled_rows() -> list[_FileRow]:
+    """One byte or half a byte a value."""
+    return [
         ("fp8_per_tensor_static", 1, 1, (PER_TENSOR_TWICE,), "1 B a value, one fp32 scale each for the matrix and its input", _COMPRESSED),
+        ("fp8_per_tensor_16bit", 1, 1, (_HALF,), "1 B a value, one 16-bit scale a matrix", _COMPRESSED),
+        ("fp8_per_tensor_static_16bit", 1, 1, (_HALF_TWICE,), "1 B a value, one 16-bit scale each for the matrix and its input", _COMPRESSED),
+        ("fp8_per_channel_static_16bit", 1, 1, (PER_ROW_BF16, _HALF), "1 B a value, one 16-bit scale an output row and one for the input", _COMPRESSED),
+        ("fp8_block128_16bit", 1, 1, (Scale(128, 128, 2),), "1 B a value, one 16-bit scale a 128 x 128 tile", _COMPRESSED),
+        ("fp8_block128_static", 1, 1, (Scale(128, 128, 4), PER_TENSOR), "as fp8_block128, with one fp32 scale for the input", _COMPRESSED),
+        ("int8_per_tensor_16bit", 1, 1, (_HALF,), "1 B a value, one 16-bit scale a matrix", _COMPRESSED),
+        ("int8_per_channel_asym_16bit", 1, 1, (PER_ROW_BF16, Scale(1, ALL, 1)), "1 B a value, one 16-bit scale and one int8 zero an output row", _COMPRESSED),
+        ("int8_per_tensor_asym_16bit", 1, 1, (Scale(ALL, ALL, 3),), "1 B a value, one 16-bit scale and one int8 zero a matrix", _COMPRESSED),
         ("nvfp4_static", 2, 1, (Scale(1, 16, 1), PER_TENSOR_TWICE), "as nvfp4, with one fp32 scale for the input", _COMPRESSED),
+        ("eetq_int8", 1, 1, (PER_ROW_BF16,), "1 B a value, one fp16 scale an output row", "https://github.com/NetEase-FuXi/EETQ"),
     ]  # fmt: skip
-    for size in (32, 64, 128):
-        scales = (Scale(1, size, 2), Scale(8, size, 4))
-        rows += [
-            (f"gptq_int4_g{size}_bias", 2, 1, (*scales, Scale(ALL, 1, 4), Scale(1, ALL, 2)), "as gptq int4, with an fp16 bias", _VLLM),
-            (f"gptq_int4_g{size}_part", 2, 1, scales, "as gptq int4, in a matrix whose g_idx is counted with another part", _VLLM),
-            *((f"mlx_{bits}b_g{size}", *pack, (FlatScale(size, 4),), "packed codes, 16-bit scale and 16-bit bias a group", _MLX)
-              for bits, pack in _MLX_PACKS.items()),
-        ]  # fmt: skip
+
+
+GPTQ_BITS = {2: (4, 1), 3: (8, 3), 4: (2, 1), 8: (1, 1)}
+GPTQ_GROUPS = (16, 32, 64, 128, 256, 512, 1024, ALL)
+"""Input features that share a scale; ALL: all of them, which a config writes as -1."""
+
+
+def gptq_name(bits: int, group: int) -> str:
+    """`gptq_int4_g128`, or `gptq_int4_channel` where all input features share a scale."""
+    return f"gptq_int{bits}_{f'g{group}' if group else 'channel'}"
+
+
+def _gptq_rows() -> list[_FileRow]:
+    """int32 packs, an fp16 scale and a packed zero a group, and an int32 for each input feature."""
+    rows: list[_FileRow] = []
+    for bits, pack in GPTQ_BITS.items():
+        zeros = (32, 12) if bits == 3 else (32 // bits, 4)  # that many zeros share so many bytes
+        for group in GPTQ_GROUPS:
+            name, scales = (
+                gptq_name(bits, group),
+                (Scale(1, group, 2), Scale(zeros[0], group, zeros[1]), Scale(ALL, 1, 4)),
+            )
+            text = f"int32 packs of {bits} bits, fp16 scale and packed zero a group, int32 g_idx an input row"
+            if bits not in (4, 8) or group not in (32, 64, 128):
+                rows.append((name, *pack, scales, text, _VLLM))
+            rows.append((f"{name}_bias", *pack, (*scales, PER_ROW_BF16), f"{text}, with an fp16 bias", _VLLM))
+    return rows
+
+
+def _packed_rows() -> list[_FileRow]:
+    """pack-quantized of compressed-tensors: codes in int32, scales of 16 bits a group or a row, a shape of two int64."""
+    rows: list[_FileRow] = []
+    shape, order = Scale(ALL, ALL, 16), Scale(ALL, 1, 4)
+    for bits, pack in ((4, (2, 1)), (8, (1, 1))):
+        for group in (16, 32, 64, 128, 256, ALL):
+            scale, zeros = Scale(1, group, 2), Scale(32 // bits, group, 4)
+            inside = f"g{group}" if group else "channel"
+            for symmetric, scales in (("sym", (scale, shape)), ("asym", (scale, zeros, shape))):
+                name = f"ct_int{bits}_{symmetric}_{inside}"
+                if bits != 4 or group not in (32, 64, 128):
+                    rows.append(
+                        (
+                            name,
+                            *pack,
+                            scales,
+                            "pack-quantized: int32 packs, 16-bit scales, weight_shape of two int64",
+                            _COMPRESSED,
+                        )
+                    )
+                rows.append(
+                    (
+                        f"{name}_order",
+                        *pack,
+                        (*scales, order),
+                        f"as {name}, with an int32 g_idx an input row",
+                        _COMPRESSED,
+                    )
+                )
+    return rows  # fmt: skip
+
+
+def _mlx_rows() -> list[_FileRow]:
+    rows: list[_FileRow] = [
+        (
+            f"mlx_{bits}b_g{size}",
+            *pack,
+            (FlatScale(size, 4),),
+            "packed codes, 16-bit scale and 16-bit bias a group",
+            _MLX,
+        )
+        for size in (32, 64, 128)
+        for bits, pack in _MLX_PACKS.items()
+    ]
+    for name, pack, size in (("mxfp4", (2, 1), 32), ("nvfp4", (2, 1), 16), ("mxfp8", (1, 1), 32)):
+        rows.append(
+            (f"mlx_{name}", *pack, (FlatScale(size, 1),), f"packed codes, one byte of scale for {size} values", _MLX)
+        )
+    return rows
+
+
+def _bitsandbytes_rows() -> list[_FileRow]:
+    rows: list[_FileRow] = []
     for kind in ("nf4", "fp4"):
+        double = (FlatScale(64, 1), FlatScale(64 * 256, 4), Scale(ALL, ALL, 16 * 4 + 256 * 4))
+        text = f"as bnb_{kind}_double_quant, with tables of 16 and 256 fp32 codes for each matrix"
+        rows.append((f"bnb_{kind}_double_quant_tables", 2, 1, double, text, _BNB))
         for dtype, spelled in (("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32")):
             state = f'{{"quant_type": "{kind}", "blocksize": 64, "dtype": "{spelled}", "shape": [, ]}}'
-            scales4 = (FlatScale(64, 4), Scale(ALL, ALL, 16 * 4), ShapeText(len(state)))
+            scales = (FlatScale(64, 4), Scale(ALL, ALL, 16 * 4), ShapeText(len(state)))
             text = f"as bnb_{kind}, with a table of 16 fp32 codes and a JSON text for each matrix"
-            rows.append((f"bnb_{kind}_file_{dtype}", 2, 1, scales4, text, _BNB))
-    return [StorageFormat(name, v, b, scales, layout=text, source=url) for name, v, b, scales, text, url in rows]
+            rows.append((f"bnb_{kind}_file_{dtype}", 2, 1, scales, text, _BNB))
+    return rows
 
 
 _GGUF_BLOCKS = {  # type -> (values, bytes) of one block
@@ -276,11 +374,34 @@ def weight_format(name: str) -> StorageFormat:
     key = _key(name, "weight_dtype")
     if key in UNSIZED_WEIGHT_FORMATS:
         raise InputError(f"weight_dtype {key}: {UNSIZED_WEIGHT_FORMATS[key]}")
+    if key.endswith(PART):
+        return part_of(weight_format(key.removesuffix(PART)))
     exact = WEIGHT_FORMATS.get(WEIGHT_ALIASES.get(key, key)) or CHECKPOINT_FORMATS.get(key)
     found = exact or _GGUF_BY_LOWER_NAME.get(key)
     if found is None:
         raise UnknownNameError("weight dtype", str(name), [*WEIGHT_FORMATS, *WEIGHT_ALIASES])
     return found
+
+
+PART = "_part"
+"""Ends the name of a format in a matrix whose numbers for the whole are counted with another part of it."""
+
+
+@cache
+def part_of(whole: StorageFormat) -> StorageFormat:
+    """`whole` without the numbers that do not follow from the rows: some of a fused matrix's rows are stored so."""
+    scales = tuple(scale for scale in whole.scales if scale.total_bytes(2**20, 128) != scale.total_bytes(2**21, 128))
+    if scales == whole.scales:
+        return whole
+    return replace(whole, name=whole.name + PART, scales=scales, layout=f"{whole.layout}; counted with another part")
+
+
+def adds_up(storage: StorageFormat, rows: int, columns: int) -> bool:
+    """Whether `rows` of a larger matrix take as much as a matrix of their own, but for numbers of the whole."""
+    part, many = part_of(storage), 1024 * rows
+    one, all_of_them = part.matrix_bytes(rows, columns), part.matrix_bytes(many, columns)
+    of_the_whole = storage.matrix_bytes(rows, columns) - one
+    return all_of_them == 1024 * one and storage.matrix_bytes(many, columns) == all_of_them + of_the_whole
 
 
 _GGUF_BY_LOWER_NAME = {name.lower(): fmt for name, fmt in WEIGHT_FORMATS.items() if name.startswith("gguf_")}

@@ -17,6 +17,7 @@ from kvplan.importer.quantized.int4 import read_awq, read_gptq
 from kvplan.importer.quantized.mlx import read_mlx
 from kvplan.importer.quantized.modelopt import read_modelopt
 from kvplan.importer.quantized.mxfp4 import read_mxfp4
+from kvplan.importer.quantized.other import WHY_NOT, read_eetq
 from kvplan.importer.quantized.scheme import Scheme
 from kvplan.importer.view import ConfigView
 
@@ -32,6 +33,7 @@ _METHODS: dict[str, Reader] = {
     "modelopt": read_modelopt,
     "awq": read_awq,
     "gptq": read_gptq,
+    "eetq": read_eetq,
 }
 """Every quant_method of which some layout is known exactly."""
 
@@ -66,7 +68,7 @@ def _read(
     config, reader = _companion(companion) if stated is None else (stated, _reader(view, stated))
     if config is None:
         return None
-    if stated is not None and companion is not None and reader is not read_modelopt:
+    if stated is not None and companion is not None and reader is not read_modelopt and not _alike(stated, companion):
         raise view.unsupported("the hf_quant_config.json beside it states another quantization")
     found = reader(config, model_type, view)
     unread = config.unread()
@@ -75,13 +77,20 @@ def _read(
     return found
 
 
+def _alike(stated: ConfigView, companion: Mapping[str, Any]) -> bool:
+    """Whether both name the same formats layer by layer."""
+    beside, layers = companion.get("quantization"), stated.data.get("quantized_layers")
+    return isinstance(beside, Mapping) and layers is not None and beside.get("quantized_layers") == layers
+
+
 def _reader(view: ConfigView, stated: ConfigView) -> Reader:
     method = stated.text("quant_method", default="")
     if method in _METHODS:
         return _METHODS[method]
     if not method and view.data.get("quantization") == stated.data:  # MLX writes it so, mostly under both names
         return read_mlx
-    raise stated.unsupported(f"quant_method is {shorten(method)!r}; known: {', '.join(_METHODS)}")
+    known = f"known: {', '.join(_METHODS)}"
+    raise stated.unsupported(f"quant_method is {shorten(method)!r}; {WHY_NOT.get(method.lower(), known)}")
 
 
 def _stated(view: ConfigView) -> ConfigView | None:

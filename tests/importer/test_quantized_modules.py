@@ -7,7 +7,6 @@ import pytest
 from kvplan.blocks import gated_mlp, linear, pinned_matrix
 from kvplan.errors import UnsupportedConfigError
 from kvplan.importer.quantized.modules import (
-    MODULE_NAMES,
     Matrix,
     ModuleList,
     bare_name,
@@ -16,6 +15,7 @@ from kvplan.importer.quantized.modules import (
     matrices,
     name_list,
 )
+from kvplan.importer.quantized.names import MODULE_NAMES
 from kvplan.importer.view import ConfigView
 from kvplan.model import WeightGroup
 
@@ -81,6 +81,11 @@ def test_an_expression_whose_match_depends_on_the_wrapper_is_refused() -> None:
         found.holds("layers.0.mlp.up_proj")
 
 
+def test_a_fragment_that_tools_match_differently_is_refused() -> None:
+    with pytest.raises(UnsupportedConfigError, match="depends on the tool that reads it"):
+        fragment_list(VIEW, ["gate"]).holds("layers.0.mlp.gate_proj")
+
+
 def test_a_fragment_matches_wherever_it_stands() -> None:
     found = fragment_list(VIEW, ["model.layers.1.", "k_proj"])
     names = ["layers.1.mlp.up_proj", "layers.11.mlp.up_proj", "layers.3.self_attn.k_proj"]
@@ -102,7 +107,7 @@ def test_each_group_has_the_names_of_the_matrices_that_it_holds() -> None:
 
 def test_the_further_parts_of_a_fused_matrix_are_marked() -> None:
     groups = [*linear("attention_q", 8, 4), *linear("attention_k", 8, 4)]
-    assert [matrix.is_part for matrix in matrices(groups, MODULE_NAMES["qwen"])] == [False, True]
+    assert [matrix.fused for matrix in matrices(groups, MODULE_NAMES["qwen"])] == ["first", "part"]
 
 
 def test_groups_that_are_not_the_expected_number_have_no_names() -> None:

@@ -1,46 +1,147 @@
-"""NVIDIA's modelopt: NVFP4 and fp8, in quantization_config or in hf_quant_config.json."""
+"""NVIDIA's modelopt: NVFP4, MXFP8 and fp8, in quantization_config or in hf_quant_config.json."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from kvplan.dtypes import weight_format
+from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import shorten
-from kvplan.importer.quantized.fp8 import SEPARATE_MATRICES
-from kvplan.importer.quantized.modules import SEPARATE_EXPERTS, glob_list
-from kvplan.importer.quantized.scheme import Scheme, all_linear_but
+from kvplan.importer.quantized.modules import Matrix, ModuleList, bare_name, glob_list
+from kvplan.importer.quantized.names import DENSE, SEPARATE_EXPERTS, module_names
+from kvplan.importer.quantized.scheme import Scheme, all_linear_but, linear_choice
 from kvplan.importer.view import ConfigView
 
 _GROUPS: dict[str, dict[str, Any]] = {
     "NVFP4": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16},
     "FP8": {"dynamic": False, "num_bits": 8, "type": "float"},
 }
-_FORMATS = {"NVFP4": "nvfp4_static", "FP8": "fp8_per_tensor_static"}
-"""Each matrix has a scale of its own, and one for its input."""
+_FORMATS = {
+    "NVFP4": "nvfp4_static",
+    "W4A16_NVFP4": "nvfp4",
+    "FP8": "fp8_per_tensor_static",
+    "MXFP8": "mxfp8",
+}
+"""Each matrix has a scale of its own, and one for its input where that is quantized too."""
+
+_KNOWN = DENSE | SEPARATE_EXPERTS | {"qwen3_5"}
+MIXED = "MIXED_PRECISION"
 
 
 def read_modelopt(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
-    """One algorithm for all linear layers but those that are left out."""
+    """One algorithm for all linear layers but those that are left out, or one for each that is named."""
     suggest_cache_dtype(config, outer, "kv_cache_scheme", "kv_cache_quant_algo")
     algo = config.text("quant_algo")
-    if algo not in _FORMATS:
-        raise config.unsupported(f"quant_algo is {shorten(algo)!r}; known: {', '.join(_FORMATS)}")
-    config.pass_over("who wrote the file", "producer")
-    _require_known_groups(config, algo)
-    if model_type not in SEPARATE_MATRICES | SEPARATE_EXPERTS:
+    if algo not in (*_FORMATS, MIXED):
+        raise config.unsupported(f"quant_algo is {shorten(algo)!r}; known: {', '.join(_FORMATS)}, {MIXED}")
+    config.pass_over("who wrote the file", "producer", "quant_method")
+    if model_type not in _KNOWN:
         raise config.unsupported(f"whether {model_type} checkpoints have a scale for each expert is not stated")
+    if algo == MIXED:
+        return _mixed(config, model_type, outer)
+    _require_known_groups(config, algo)
     left_out = glob_list(config, config.texts("ignore", "exclude_modules"))
-    return all_linear_but(left_out, weight_format(_FORMATS[algo]), model_type)
+    return all_linear_but(left_out, weight_format(_FORMATS[algo]), module_names(model_type, outer))
 
 
 def _require_known_groups(config: ConfigView, algo: str) -> None:
     """Weights and inputs scaled alike, for all linear layers; a companion states only the size of a group."""
-    config.require("group_size", _GROUPS[algo].get("group_size"), "only groups of 16 are known")
+    one = _GROUPS.get(algo, {})
+    config.require("group_size", one.get("group_size"), "only groups of 16 are known")
     groups = config.mapping("config_groups", default=None)
-    known = {"group_0": {"input_activations": _GROUPS[algo], "weights": _GROUPS[algo], "targets": ["Linear"]}}
+    known = {"group_0": {"input_activations": one, "weights": one, "targets": ["Linear"]}}
     if groups is not None and groups != known:
         raise config.unsupported(f"config_groups differs from what is known of {algo}")
+
+
+# -------------------------------------------------------------------------------------------------------------- mixed
+
+
+def _mixed(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
+    """The algorithm of each module that `quantized_layers` names; all others keep their width."""
+    listed = _listed(config)
+    _require_same_in_groups(config)
+    config.pass_over("modules that quantized_layers does not name", "ignore", "exclude_modules")
+    config.require("group_size", 16, "only groups of 16 are known")
+    names = module_names(model_type, outer)
+
+    def format_of(matrix: Matrix, layer: int | None) -> StorageFormat | None:
+        if not matrix.names:
+            raise config.unsupported(f"the names of the modules of a {matrix.group.role} are not known for this family")
+        inside = "" if layer is None else f"layers.{layer}."
+        found = {listed.of(inside + name, matrix) for name in matrix.names}
+        if len(found) > 1:
+            raise config.unsupported(f"{' and '.join(matrix.names)} are stored differently")
+        return found.pop()
+
+    label = ", ".join(sorted({storage.name for storage in listed.formats.values()}))
+    return Scheme(label, linear_choice(config, format_of, names), names, _checked_list(config, listed))
+
+
+class _Listed:
+    """Formats by bare names; of experts that are listed one by one, how many there are under the name of the first."""
+
+    def __init__(self, config: ConfigView, formats: Mapping[str, StorageFormat], experts: Mapping[str, int]) -> None:
+        self.config, self.formats, self.experts = config, formats, experts
+
+    def of(self, name: str, matrix: Matrix) -> StorageFormat | None:
+        if name not in self.formats:  # else a module around it: `mlp.experts` stands for all of them
+            around = name.rpartition(".experts.")
+            return self.formats.get(f"{around[0]}.experts") if around[1] else None
+        expected = matrix.group.count // len(matrix.names)
+        if self.experts.get(name, expected) != expected:
+            raise self.config.unsupported(
+                f"quantized_layers names {self.experts[name]} of the {expected} {shorten(name)}"
+            )
+        return self.formats[name]
+
+
+def _listed(config: ConfigView) -> _Listed:
+    formats: dict[str, StorageFormat] = {}
+    experts: Counter[str] = Counter()
+    for key, value in config.mapping("quantized_layers").items():
+        name = _EXPERT.sub(".experts.0.", bare_name(key))
+        storage = _layer_format(config, key, value)
+        if formats.setdefault(name, storage) != storage:
+            raise config.unsupported(f"the experts of {shorten(name)} are stored differently")
+        if ".experts.0." in name:
+            experts[name] += 1
+    return _Listed(config, formats, experts)
+
+
+_EXPERT = re.compile(r"\.experts\.\d+\.")
+
+
+def _layer_format(config: ConfigView, key: str, value: Any) -> StorageFormat:
+    algo = value.get("quant_algo") if isinstance(value, Mapping) else None
+    if (
+        algo not in _FORMATS
+        or value.get("group_size", 16) not in (16, None)
+        or set(value) - {"quant_algo", "group_size"}
+    ):
+        raise config.unsupported(f"quantized_layers {shorten(key)} is not one of {', '.join(_FORMATS)} in groups of 16")
+    return weight_format(_FORMATS[algo])
+
+
+def _require_same_in_groups(config: ConfigView) -> None:
+    """config_groups say it a second time: weights alone where inputs are not quantized. Both must say the same."""
+    listed = config.data["quantized_layers"]
+    for name, group in config.mapping("config_groups", default={}).items():
+        weights, inputs = group.get("weights"), group.get("input_activations")
+        known = {
+            algo for algo, one in _GROUPS.items() if weights == one and inputs in (None, one)
+        }  # fmt: skip
+        algos = {f"W4A16_{algo}" if inputs is None and algo == "NVFP4" else algo for algo in known}
+        stated = {listed.get(target, {}).get("quant_algo") for target in group.get("targets", ())}
+        if not algos or stated - algos:
+            raise config.unsupported(f"config_groups {shorten(name)} and quantized_layers do not say the same")
+
+
+def _checked_list(config: ConfigView, listed: _Listed) -> ModuleList:
+    """The names as a list, so that one which is none of the family's is refused."""
+    return ModuleList(config, list(listed.formats), lambda name: name in listed.formats)
 
 
 def suggest_cache_dtype(config: ConfigView, outer: ConfigView, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""The names that checkpoints give to the matrices of a weight group, and the lists that leave modules out.
+"""Which matrices of a checkpoint are which weight groups, and the lists that leave modules out.
 
 Names are written without what stands before the layers (`model.`, `language_model.`), since tools write it
 differently for one and the same checkpoint: `layers.3.self_attn.q_proj`, `lm_head`.
@@ -8,87 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kvplan.errors import shorten
+from kvplan.importer.quantized.names import Names
 from kvplan.importer.view import ConfigView
 from kvplan.model import ROLES, WeightGroup
 
-Names = Mapping[str, tuple[tuple[str, ...], ...]]
-"""Role -> the names of its first group in a layer, of its second one, ... A name with "+" is a further part of a
-module that another group begins."""
-
-_PREFIX = re.compile(r"(?:(?:model|language_model|thinker|transformer|backbone)\.)+")
+_PREFIX = re.compile(r"(?:(?:model|language_model|thinker|transformer|backbone|gpt_neox|text_model|llm)\.)+")
 _PREFIXES = ("", "model.", "language_model.model.", "model.language_model.")
 
-# -------------------------------------------------------------------------------------------------------- names
-
-
-def _mlp(inside: str) -> tuple[tuple[str, ...], ...]:
-    return ((f"{inside}.gate_proj", f"{inside}.up_proj"), (f"{inside}.down_proj",))
-
-
-_LLAMA: Names = {
-    "embedding": (("embed_tokens",),),
-    "lm_head": (("lm_head",),),
-    "attention_q": (("self_attn.q_proj",),),
-    "attention_k": (("self_attn.k_proj",),),
-    "attention_v": (("self_attn.v_proj",),),
-    "attention_o": (("self_attn.o_proj",),),
-    "mlp": _mlp("mlp"),
-}
-_MOE: Names = {**_LLAMA, "router": (("mlp.gate",),), "routed_experts": _mlp("mlp.experts.0")}
-_LATENT: Names = {
-    **{role: names for role, names in _MOE.items() if role != "router"},  # a parameter and no linear layer
-    "attention_latent": (("self_attn.q_a_proj",), ("self_attn.kv_a_proj_with_mqa",), ("self_attn.kv_b_proj",)),
-    "attention_q": (("self_attn.q_b_proj",),),
-    "indexer": (("self_attn.indexer.wq_b",), ("self_attn.indexer.wk",), ("self_attn.indexer.weights_proj",)),
-    "shared_experts": _mlp("mlp.shared_experts"),
-}
-_LLAMA4: Names = {
-    **_LLAMA,
-    "mlp": _mlp("feed_forward"),
-    "router": (("feed_forward.router",),),
-    "routed_experts": _mlp("feed_forward.experts.0"),
-    "shared_experts": _mlp("feed_forward.shared_expert"),
-}
-_GEMMA4: Names = {**_LLAMA, "router": (("router.proj",),), "routed_experts": _mlp("experts.0")}
-_QWEN35: Names = {
-    **_LLAMA,
-    "attention_gate": (("+self_attn.q_proj",),),
-    "recurrent": tuple(
-        (f"linear_attn.{name}",) for name in ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
-    ),
-}
-_QWEN1: Names = {
-    "embedding": (("wte",),),
-    "lm_head": (("lm_head",),),
-    "attention_q": (("attn.c_attn",),),
-    "attention_k": (("+attn.c_attn",),),
-    "attention_v": (("+attn.c_attn",),),
-    "attention_o": (("attn.c_proj",),),
-    "mlp": (("mlp.w1", "mlp.w2"), ("mlp.c_proj",)),
-}
-
-MODULE_NAMES: dict[str, Names] = {
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl", "qwen2_5_omni"), _LLAMA),
-    **dict.fromkeys(("qwen3_moe",), _MOE),
-    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa"), _LATENT),
-    "llama4": _LLAMA4,
-    "gemma4": _GEMMA4,
-    "qwen3_5": _QWEN35,
-    "qwen": _QWEN1,
-}
-"""The names of each family's modules; a family that is not here has no scheme that asks for names."""
-
-SEPARATE_EXPERTS = frozenset({"deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "qwen3_moe"})
-"""Families whose checkpoints hold each projection of each expert as a tensor of its own."""
-
-
-DENSE = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Families without experts whose checkpoints hold each projection as the weight groups do."""
+Fused = Literal["", "first", "part", "pair"]
 
 
 class Matrix(NamedTuple):
@@ -96,13 +28,14 @@ class Matrix(NamedTuple):
 
     position  where it stands among the weights of its layer, or of the model
     names     of its modules, without layer; () where they are not known
-    is_part   its rows belong to a module that another group begins
+    fused     first: the first rows of a module that other groups end; part: further rows of one; pair: two of its
+              matrices are one module; "": each is a module of its own
     """
 
     position: int
     group: WeightGroup
     names: tuple[str, ...]
-    is_part: bool
+    fused: Fused = ""
 
 
 _ROLES = frozenset({role for role, known in ROLES.items() if known.quantized} | {"embedding", "lm_head", "router"})
@@ -112,13 +45,22 @@ def matrices(groups: Iterable[WeightGroup], names: Names) -> list[Matrix]:
     """The groups that a format could apply to, each with its names."""
     found = [(at, group) for at, group in enumerate(groups) if _is_matrix(group)]
     held, seen = Counter(group.role for _, group in found), Counter[str]()
+    shared = {name for known in names.values() for mine in known for name in mine if name.startswith("+")}
     made = []
     for at, group in found:
         known = names.get(group.role, ())
         mine = known[seen[group.role]] if held[group.role] == len(known) else ()
         seen[group.role] += 1
-        made.append(Matrix(at, group, tuple(name.lstrip("+") for name in mine), any("+" in name for name in mine)))
+        made.append(Matrix(at, group, tuple(name.lstrip("+=") for name in mine), _fused(mine, shared)))
     return made
+
+
+def _fused(mine: Sequence[str], shared: set[str]) -> Fused:
+    if any(name.startswith("+") for name in mine):
+        return "part"
+    if any(name.startswith("=") for name in mine):
+        return "pair"
+    return "first" if any(f"+{name}" in shared for name in mine) else ""
 
 
 def _is_matrix(group: WeightGroup) -> bool:
@@ -253,6 +195,22 @@ def _any_matches(patterns: Iterable[re.Pattern[str]], name: str) -> bool:
 
 
 def fragment_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
-    """Fragments of names, as transformers and AutoAWQ match them."""
+    """Fragments of names, as tools match them: anywhere in a name (AutoAWQ, older transformers), or only a beginning
+    up to a dot, or the end (newer transformers). Refuses a name for which that makes a difference."""
     found = _checked(config, entries)
-    return ModuleList(config, found, lambda name: any(entry in name for entry in found))
+
+    def holds(name: str) -> bool:
+        anywhere, bounded = (any(matches(name, entry) for entry in found) for matches in (_inside, _bounded))
+        if anywhere != bounded:
+            raise config.unsupported(f"whether the list leaves out {name} depends on the tool that reads it")
+        return anywhere
+
+    return ModuleList(config, found, holds)
+
+
+def _inside(name: str, entry: str) -> bool:
+    return entry in name
+
+
+def _bounded(name: str, entry: str) -> bool:
+    return name == entry or name.startswith(f"{entry.removesuffix('.')}.") or name.endswith(entry)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kvplan.dtypes import StorageFormat
+from kvplan.dtypes import StorageFormat, adds_up, part_of
 from kvplan.errors import UnsupportedConfigError
 from kvplan.importer.decoder import Parts
-from kvplan.importer.quantized.modules import MODULE_NAMES, Matrix, ModuleList, Names, matrices
+from kvplan.importer.quantized.modules import Matrix, ModuleList, matrices
+from kvplan.importer.quantized.names import Names
+from kvplan.importer.view import ConfigView
 from kvplan.model import ROLES, Layer, WeightGroup
 
 Choice = Callable[[Matrix, int | None], StorageFormat | None]
@@ -72,8 +74,24 @@ class Scheme:
 def _with_formats(
     weights: tuple[WeightGroup, ...], known: Sequence[Matrix], formats: Sequence[StorageFormat | None]
 ) -> tuple[WeightGroup, ...]:
-    stored = {matrix.position: storage for matrix, storage in zip(known, formats, strict=True) if storage}
-    return tuple(replace(group, storage=stored[at]) if at in stored else group for at, group in enumerate(weights))
+    stored = {
+        matrix.position: _stored(matrix, storage) for matrix, storage in zip(known, formats, strict=True) if storage
+    }
+    return tuple(group for at, whole in enumerate(weights) for group in stored.get(at, (whole,)))
+
+
+def _stored(matrix: Matrix, storage: StorageFormat) -> tuple[WeightGroup, ...]:
+    """The group in `storage`; numbers that a fused matrix holds once are counted with its first part."""
+    group, part = matrix.group, part_of(storage)
+    if matrix.fused and not adds_up(storage, group.rows, group.columns):
+        raise UnsupportedConfigError(
+            f"config.json quantization_config: the bytes of {matrix.names[0]}, which holds several groups, do not add "
+            f"up in {storage.name}"
+        )
+    if matrix.fused == "pair" and part is not storage:
+        half = replace(group, count=group.count // 2, active=group.active and group.active // 2, storage=storage)
+        return half, replace(half, storage=part)
+    return (replace(group, storage=part if matrix.fused == "part" else storage),)
 
 
 def by_role(storage: StorageFormat, applies: Callable[[WeightGroup], bool]) -> Scheme:
@@ -81,37 +99,36 @@ def by_role(storage: StorageFormat, applies: Callable[[WeightGroup], bool]) -> S
     return Scheme(storage.name, lambda matrix, _layer: storage if applies(matrix.group) else None)
 
 
-def all_projections_but(left_out: ModuleList, storage: StorageFormat, model_type: str) -> Scheme:
+def all_projections_but(left_out: ModuleList, storage: StorageFormat, names: Names) -> Scheme:
     """One format for every projection inside the layers that the list does not leave out."""
 
     def choose(matrix: Matrix, layer: int | None) -> StorageFormat | None:
         is_projection = ROLES[matrix.group.role].quantized
-        return _for(matrix, storage, left_out) if is_projection and not left_out.leaves_out(matrix, layer) else None
-
-    return Scheme(storage.name, choose, MODULE_NAMES.get(model_type, {}), left_out)
-
-
-def all_linear_but(left_out: ModuleList, storage: StorageFormat, model_type: str) -> Scheme:
-    """One format for every linear layer that the list does not leave out: where it does not name the head or a
-    router, their storage is not known. An embedding is no linear layer."""
-    names = MODULE_NAMES.get(model_type, {})
-
-    def choose(matrix: Matrix, layer: int | None) -> StorageFormat | None:
-        role = matrix.group.role
-        if role == "embedding" or (role == "router" and role not in names) or left_out.leaves_out(matrix, layer):
-            return None
-        if not ROLES[role].quantized:
-            raise left_out.config.unsupported(f"the {ROLES[role].label} is not left out, as it is everywhere known")
-        return _for(matrix, storage, left_out)
+        return storage if is_projection and not left_out.leaves_out(matrix, layer) else None
 
     return Scheme(storage.name, choose, names, left_out)
 
 
-def _for(matrix: Matrix, storage: StorageFormat, left_out: ModuleList) -> StorageFormat:
-    """`storage`, unless it has numbers that a matrix holds once, and `matrix` is only a part of one."""
-    rows, columns = matrix.group.rows, matrix.group.columns
-    if matrix.is_part and storage.matrix_bytes(2 * rows, columns) != 2 * storage.matrix_bytes(rows, columns):
-        raise left_out.config.unsupported(
-            f"the bytes of {matrix.names[0]}, which holds two groups, do not add up in {storage.name}"
-        )
-    return storage
+def all_linear_but(left_out: ModuleList, storage: StorageFormat, names: Names, *never: str) -> Scheme:
+    """One format for every linear layer that the list does not leave out, and whose role is not among `never`: where
+    the list does not name the head or a router, their storage is not known. An embedding is no linear layer."""
+
+    def format_of(matrix: Matrix, layer: int | None) -> StorageFormat | None:
+        return None if matrix.group.role in never or left_out.leaves_out(matrix, layer) else storage
+
+    return Scheme(storage.name, linear_choice(left_out.config, format_of, names, "lm_head"), names, left_out)
+
+
+def linear_choice(config: ConfigView, format_of: Choice, names: Names, *unexpected: str) -> Choice:
+    """`format_of` for the linear layers; refuses where that is a format for a router or an `unexpected` role."""
+
+    def choose(matrix: Matrix, layer: int | None) -> StorageFormat | None:
+        role = matrix.group.role
+        if role == "embedding" or (role == "router" and role not in names):
+            return None
+        storage = format_of(matrix, layer)
+        if storage is not None and role in ("router", *unexpected):
+            raise config.unsupported(f"the {ROLES[role].label} is not left out, as it is everywhere known")
+        return storage
+
+    return choose
