@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvplan.attention import Tokens, first_true
 from kvplan.dtypes import kv_dtype
@@ -174,47 +174,90 @@ def _exact_fraction(value: object) -> Fraction:
 # ------------------------------------------------------------------------------------------------------- overhead
 
 
+class OverheadPart(NamedTuple):
+    """One part of the run-time overhead, in bytes on one GPU: 10th percentile, median and 90th percentile of logs.
+
+    name    activation, non_torch or cuda_graphs
+    label   the word on a page
+    source  how many logs there are, and how far they spread
+    """
+
+    name: str
+    label: str
+    low: int
+    typical: int
+    high: int
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeOverhead:
     """Bytes that an engine takes on a GPU besides weights and cache.
 
-    typical_bytes  what the plan counts
-    high_bytes     the 90th percentiles of the parts together; equal to typical_bytes where the user gave the figure
+    low_bytes, typical_bytes, high_bytes  the parts together: at their 10th percentiles, medians (what the plan
+                   counts) and 90th percentiles; all equal where the user gave the figure
     is_estimate    False where the user gave the figure
     source         where the figures come from
+    parts          what they add up from; empty where the user gave one figure
     """
 
+    low_bytes: int
     typical_bytes: int
     high_bytes: int
     is_estimate: bool
     source: str
+    parts: tuple[OverheadPart, ...] = ()
 
 
-def _gib_hundredths(hundredths: int) -> int:
-    return hundredths * GIB // 100
+def _hundredths(gib: float) -> int:
+    return round(gib * 100) * GIB // 100
 
 
-ONE_GPU_OVERHEAD = RuntimeOverhead(
-    _gib_hundredths(149 + 13 + 64),
-    _gib_hundredths(738 + 66 + 173),
-    True,
-    "medians of public vLLM start-up logs: activations 1.49 GiB (31 logs), CUDA context 0.13 GiB (27), "
-    "CUDA graphs 0.64 GiB (45); 90th percentiles 7.38, 0.66 and 1.73 GiB",
-)
-MANY_GPUS_OVERHEAD = RuntimeOverhead(
-    _gib_hundredths(149 + 55 + 64),
-    _gib_hundredths(738 + 358 + 173),
-    True,
-    "medians of public vLLM start-up logs: activations 1.49 GiB (31 logs), CUDA context and NCCL 0.55 GiB (4), "
-    "CUDA graphs 0.64 GiB (45); 90th percentiles 7.38, 3.58 and 1.73 GiB",
-)
+def _part(name: str, label: str, logs: tuple[int, int], *gib: float) -> OverheadPart:
+    """From 10th percentile, median, 90th percentile and largest in GiB.
+
+    logs  how many gave the last three, and how many the first
+    """
+    low, typical, high, most = gib
+    source = (
+        f"{logs[0]} public vLLM start-up logs: median {typical} GiB, 90th percentile {high}, at most {most}; "
+        f"10th percentile {low} of {logs[1]} of them"
+    )
+    return OverheadPart(name, label, _hundredths(low), _hundredths(typical), _hundredths(high), source)
+
+
+_ACTIVATION = _part("activation", "activations", (31, 15), 0.28, 1.49, 7.38, 14.63)
+_ONE_CONTEXT = _part("non_torch", "CUDA context", (27, 11), 0.03, 0.13, 0.66, 10.96)
+_MANY_CONTEXTS = _part("non_torch", "CUDA context and NCCL", (4, 1), 0.2, 0.55, 3.58, 3.58)
+_GRAPHS = _part("cuda_graphs", "CUDA graphs", (45, 32), 0.11, 0.64, 1.73, 6.56)
+
+
+def _together(*parts: OverheadPart) -> RuntimeOverhead:
+    medians = ", ".join(f"{part.label} {part.typical / GIB:.2f} GiB" for part in parts)
+    return RuntimeOverhead(
+        sum(part.low for part in parts),
+        sum(part.typical for part in parts),
+        sum(part.high for part in parts),
+        True,
+        f"medians of public vLLM start-up logs: {medians}",
+        parts,
+    )
+
+
+ONE_GPU_OVERHEAD = _together(_ACTIVATION, _ONE_CONTEXT, _GRAPHS)
+MANY_GPUS_OVERHEAD = _together(_ACTIVATION, _MANY_CONTEXTS, _GRAPHS)
 
 
 def runtime_overhead(scenario: Scenario) -> RuntimeOverhead:
     """The scenario's own figure, or the estimate for its number of GPUs."""
     if scenario.overhead_bytes is not None:
         given = scenario.overhead_bytes
-        return RuntimeOverhead(given, given, False, "given by the user")
+        return RuntimeOverhead(given, given, given, False, "given by the user")
+    return estimated_overhead(scenario)
+
+
+def estimated_overhead(scenario: Scenario) -> RuntimeOverhead:
+    """The estimate for the scenario's number of GPUs, whatever figure it has."""
     return MANY_GPUS_OVERHEAD if scenario.num_gpus > 1 else ONE_GPU_OVERHEAD
 
 
@@ -303,6 +346,10 @@ class MemoryPlan:
     @property
     def fits(self) -> bool:
         return self.free_bytes >= 0
+
+    def free_bytes_with(self, overhead_bytes: int) -> int:
+        """What would be free with another run-time overhead; negative by the shortfall."""
+        return self.free_bytes + self.runtime.typical_bytes - overhead_bytes
 
     @property
     def total_bytes(self) -> int:
