@@ -261,19 +261,40 @@ def which_gpu(scenario: Scenario, models: Sequence[Model | str], gpus: Sequence[
     return tuple(_fleet_row(scenario, model, gpu) for model in models for gpu in gpus)
 
 
+def cheapest_first(rows: Iterable[FleetRow]) -> list[FleetRow]:
+    """By price an hour; then what has no price by its number of GPUs, then what does not fit."""
+    return sorted(rows, key=lambda row: (row.rent_per_hour is None, row.rent_per_hour or 0.0, *_by_number(row)))
+
+
+def fewest_first(rows: Iterable[FleetRow]) -> list[FleetRow]:
+    """By number of GPUs, of equal ones the cheapest; what does not fit comes last."""
+    return sorted(rows, key=_by_number)
+
+
+def _by_number(row: FleetRow) -> tuple[bool, int, float, str, str]:
+    return row.num_gpus is None, row.num_gpus or 0, row.rent_per_hour or math.inf, row.gpu, row.model
+
+
 def _fleet_row(scenario: Scenario, model: Model | str, gpu: Gpu | str) -> FleetRow:
     settings = {name: getattr(scenario, name) for name in _CARRIED}
     here = Scenario(model, gpu, **settings)
+    if here.model == scenario.model:
+        here = here.with_changes(**{name: getattr(scenario, name) for name in _MODELS_OWN})
     answer = fewest_gpus(here)
     reason = "" if answer else "does not fit in any layout tried"
-    return FleetRow(here.model.id, here.gpu.id, answer, here.gpu.rent_per_hour, reason)
+    return FleetRow(
+        here.model.id or here.model.name, here.gpu.id or here.gpu.name, answer, here.gpu.rent_per_hour, reason
+    )
 
+
+_MODELS_OWN = ("num_kv_heads", "draft_model")
+"""Settings that belong to the scenario's own model alone."""
 
 _CARRIED = (
     "context_length", "batch_size", "weight_dtype", "kv_dtype", "memory_fraction", "overhead_bytes",
     "image_tokens", "shared_prefix", "adapter_bytes",
 )  # fmt: skip
-"""Settings that make sense for any model; KV heads and a draft model belong to one."""
+"""Settings that make sense for any model."""
 
 
 # ------------------------------------------------------------------------------------------------------- adapters

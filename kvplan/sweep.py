@@ -1,8 +1,8 @@
 """The plan's arithmetic on arrays: every combination of the axes as one row of a tidy DataFrame.
 
 Each row equals what `plan` says for the same scenario. Work is done once for each distinct combination of
-dtypes, KV heads and tensor parallelism, and for each distinct context length; rows are then filled by
-broadcasting, so a million rows cost little more than writing them.
+dtypes, KV heads and tensor parallelism, for each distinct context length, and for each GPU; rows are then filled
+by broadcasting, so a million rows cost little more than writing them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kvplan.dtypes import kv_dtype as as_kv_dtype
-from kvplan.errors import InputError, quoted
+from kvplan.errors import InputError, KvplanError, quoted
+from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, weight_dtype_name
 from kvplan.plan import Scenario, Usage, require_scenario, usages
+from kvplan.presets import load_gpu
 from kvplan.units import parse_axis, whole_number
 
 if TYPE_CHECKING:
@@ -31,9 +33,22 @@ AS_PUBLISHED = "as published"
 Ints = npt.NDArray[np.int64]
 
 
+Numbers = Iterable[int] | str | None
+Names = Iterable[str] | str | None
+"""The values of an axis: a list, text such as "1k,4k,32k", or None for the scenario's own."""
+
+
+class Refusal(NamedTuple):
+    """A combination that cannot be planned: its values by axis, and the reason."""
+
+    values: dict[str, Any]
+    reason: str
+
+
 class _Axes(NamedTuple):
     """The values of every axis; a fixed one has a single value. Outermost first."""
 
+    gpu: list[Gpu]
     tensor_parallel: list[int]
     num_kv_heads: list[int | None]
     weight_dtype: list[str | None]
@@ -43,7 +58,7 @@ class _Axes(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The rows of one combination of the outer four axes, (batch, context) shaped."""
+    """The rows of one combination of tensor parallelism, KV heads and dtypes, (batch, context) shaped."""
 
     cache_bytes: Ints
     weight_bytes: Ints
@@ -54,25 +69,70 @@ class _Block(NamedTuple):
 def sweep(
     scenario: Scenario,
     *,
-    context_length: Iterable[int] | str | None = None,
-    batch_size: Iterable[int] | str | None = None,
-    kv_dtype: Iterable[str] | str | None = None,
+    context_length: Numbers = None,
+    batch_size: Numbers = None,
+    kv_dtype: Names = None,
     weight_dtype: Iterable[str | None] | str | None = None,
-    num_kv_heads: Iterable[int] | str | None = None,
-    tensor_parallel: Iterable[int] | str | None = None,
+    num_kv_heads: Numbers = None,
+    tensor_parallel: Numbers = None,
+    gpu: Iterable[Gpu | str] | str | None = None,
 ) -> pd.DataFrame:
     """One row for each combination of the given axes; an axis that is not given stays as in `scenario`.
 
     Number axes may be written as text: "1k,4k,32k", "1..64", "1..64*2". In `weight_dtype` a None, or
-    "as published", means the published weights.
+    "as published", means the published weights. GPUs are objects or preset ids.
 
     Columns: context_length batch_size kv_dtype weight_dtype num_kv_heads tensor_parallel, then cache_bytes
-    weight_bytes overhead_bytes total_bytes (the sum of the three) capacity_bytes (int64) and fits (bool).
+    weight_bytes overhead_bytes total_bytes (the sum of the three) capacity_bytes (int64) and fits (bool); with a
+    gpu axis a first column gpu.
 
-    Raises InputError, DtypeError or ParallelError where any combination cannot be planned.
+    Raises InputError, UnknownNameError, DtypeError or ParallelError where any combination cannot be planned.
     """
+    given = (gpu, tensor_parallel, num_kv_heads, weight_dtype, kv_dtype, batch_size, context_length)
+    axes = _read_axes(scenario, given)
+    tokens, batches = _inner_axes(axes)
+    blocks = [_block(scenario, outer, tokens, batches) for outer in _outer_values(axes)]
+    return _with_gpus(_frame(axes, blocks), scenario, axes, gpu is not None)
+
+
+def sweep_possible(
+    scenario: Scenario,
+    *,
+    context_length: Numbers = None,
+    batch_size: Numbers = None,
+    kv_dtype: Names = None,
+    weight_dtype: Iterable[str | None] | str | None = None,
+    num_kv_heads: Numbers = None,
+    tensor_parallel: Numbers = None,
+    gpu: Iterable[Gpu | str] | str | None = None,
+) -> tuple[pd.DataFrame, tuple[Refusal, ...]]:
+    """As `sweep`, without the combinations that cannot be planned, and why each of them cannot.
+
+    Raises what `sweep` raises where an axis cannot be read, or where nothing at all can be planned.
+    """
+    given = (gpu, tensor_parallel, num_kv_heads, weight_dtype, kv_dtype, batch_size, context_length)
+    axes = _read_axes(scenario, given)
+    tokens, batches = _inner_axes(axes)
+    blocks: list[_Block | None] = []
+    refused: list[tuple[tuple[Any, ...], KvplanError]] = []
+    for outer in _outer_values(axes):
+        try:
+            blocks.append(_block(scenario, outer, tokens, batches))
+        except KvplanError as error:
+            blocks.append(None)
+            refused.append((outer, error))
+    if len(refused) == len(blocks):
+        raise refused[0][1]
+    table = _with_gpus(_frame(axes, blocks), scenario, axes, gpu is not None)
+    return table, tuple(Refusal(_swept(axes, outer), str(error)) for outer, error in refused)
+
+
+def _read_axes(scenario: Scenario, given: tuple[Any, ...]) -> _Axes:
+    """Every axis as a list of values, outermost first as in `_Axes`."""
     require_scenario(scenario)
+    gpu, tensor_parallel, num_kv_heads, weight_dtype, kv_dtype, batch_size, context_length = given
     axes = _Axes(
+        gpu=_gpus(gpu, scenario),
         tensor_parallel=_numbers(tensor_parallel, "tensor_parallel", scenario.tensor_parallel, MAX_GPUS),
         num_kv_heads=_kv_heads(num_kv_heads, scenario),
         weight_dtype=_weight_dtypes(weight_dtype, scenario),
@@ -83,9 +143,23 @@ def sweep(
     rows = math.prod(len(values) for values in axes)
     if rows > MAX_ROWS:
         raise InputError(f"the sweep has {rows:,} rows; at most {MAX_ROWS:,} are allowed, so use fewer values")
-    tokens, batches = np.array(axes.context_length, np.int64), np.array(axes.batch_size, np.int64)
-    blocks = [_block(scenario, outer, tokens, batches) for outer in product(*axes[:4])]
-    return _frame(axes, blocks, scenario.gpu.usable_bytes, tokens, batches)
+    return axes
+
+
+def _outer_values(axes: _Axes) -> Iterable[tuple[Any, ...]]:
+    """(tensor_parallel, num_kv_heads, weight_dtype, kv_dtype) of each block."""
+    return product(*axes[1:5])
+
+
+def _inner_axes(axes: _Axes) -> tuple[Ints, Ints]:
+    return np.array(axes.context_length, np.int64), np.array(axes.batch_size, np.int64)
+
+
+def _swept(axes: _Axes, outer: tuple[Any, ...]) -> dict[str, Any]:
+    """The values of a combination on the axes that have more than one."""
+    several = [len(values) > 1 for values in axes[1:5]]
+    named = zip(axes._fields[1:5], outer, several, strict=True)
+    return {name: AS_PUBLISHED if value is None else value for name, value, swept in named if swept}
 
 
 # ------------------------------------------------------------------------------------------------------- the axes
@@ -108,7 +182,17 @@ def _listed(given: Iterable[object], name: str) -> list[object]:
     return values
 
 
-def _names(given: Iterable[str | None] | str, name: str) -> list[object]:
+def _gpus(given: Iterable[Gpu | str] | str | None, scenario: Scenario) -> list[Gpu]:
+    if given is None:
+        return [scenario.gpu]
+    named = [load_gpu(item) if isinstance(item, str) else item for item in _names(given, "gpu")]
+    for gpu in named:
+        if not isinstance(gpu, Gpu):
+            raise InputError(f"gpu is {quoted(gpu)}; a Gpu or a preset id is needed")
+    return named  # type: ignore[return-value]
+
+
+def _names(given: Iterable[object] | str, name: str) -> list[object]:
     return [item.strip() for item in given.split(",")] if isinstance(given, str) else _listed(given, name)
 
 
@@ -164,31 +248,53 @@ def _require_int64(stages: Sequence[Usage], tokens: int, batch: int) -> None:
         )
 
 
-def _frame(axes: _Axes, blocks: list[_Block], capacity: int, tokens: Ints, batches: Ints) -> pd.DataFrame:
+def _frame(axes: _Axes, blocks: Sequence[_Block | None]) -> pd.DataFrame:
+    """The rows of all blocks but those that are refused (None), on the scenario's own GPU."""
     import pandas as pd
 
+    tokens, batches = _inner_axes(axes)
     inner = len(batches) * len(tokens)
     size = len(blocks) * inner
-    cache = np.concatenate([block.cache_bytes.ravel() for block in blocks])
-    weight = np.concatenate([block.weight_bytes.ravel() for block in blocks])
-    overhead = np.concatenate([block.overhead_bytes.ravel() for block in blocks])
-    total = cache + weight + overhead
-    heads = pd.array([block.num_kv_heads for block in blocks], dtype="Int64")
+    made = [block for block in blocks if block is not None]
+    cache = np.concatenate([block.cache_bytes.ravel() for block in made])
+    heads = pd.array([block.num_kv_heads for block in made], dtype="Int64")
+    kept = None if len(made) == len(blocks) else np.repeat([block is not None for block in blocks], inner)
     columns = {
-        "context_length": np.tile(tokens, size // len(tokens)),
-        "batch_size": np.tile(np.repeat(batches, len(tokens)), len(blocks)),
-        "kv_dtype": _categories(axes, "kv_dtype", size),
-        "weight_dtype": _categories(axes, "weight_dtype", size),
+        "context_length": np.tile(tokens, len(made) * len(batches)),
+        "batch_size": np.tile(np.repeat(batches, len(tokens)), len(made)),
+        "kv_dtype": _some(_categories(axes, "kv_dtype", size), kept),
+        "weight_dtype": _some(_categories(axes, "weight_dtype", size), kept),
         "num_kv_heads": heads.repeat(inner),
-        "tensor_parallel": _outer_column(axes, "tensor_parallel", axes.tensor_parallel, size),
+        "tensor_parallel": _some(_outer_column(axes, "tensor_parallel", axes.tensor_parallel, size), kept),
         "cache_bytes": cache,
-        "weight_bytes": weight,
-        "overhead_bytes": overhead,
-        "total_bytes": total,
-        "capacity_bytes": np.full(size, capacity, np.int64),
-        "fits": total <= capacity,
+        "weight_bytes": np.concatenate([block.weight_bytes.ravel() for block in made]),
+        "overhead_bytes": np.concatenate([block.overhead_bytes.ravel() for block in made]),
     }
     return pd.DataFrame(columns, copy=False)
+
+
+def _some(column: Any, kept: npt.NDArray[np.bool_] | None) -> Any:
+    """The kept values of a column; None keeps all."""
+    return column if kept is None else column[kept]
+
+
+def _with_gpus(rows: pd.DataFrame, scenario: Scenario, axes: _Axes, named: bool) -> pd.DataFrame:
+    """`rows` once for each GPU, with what only the GPU decides: the overhead it leaves unused, and its capacity."""
+    import pandas as pd
+
+    size, count = len(rows), len(axes.gpu)
+    table = rows if count == 1 else rows.take(np.tile(np.arange(size), count)).reset_index(drop=True)
+    first = usages(scenario)[0].constant_overhead
+    more = [usages(scenario.with_changes(gpu=gpu))[0].constant_overhead - first for gpu in axes.gpu]
+    table["overhead_bytes"] += np.repeat(np.array(more, np.int64), size)
+    table["total_bytes"] = table["cache_bytes"] + table["weight_bytes"] + table["overhead_bytes"]
+    table["capacity_bytes"] = np.repeat(np.array([gpu.usable_bytes for gpu in axes.gpu], np.int64), size)
+    table["fits"] = table["total_bytes"] <= table["capacity_bytes"]
+    if named:
+        words = [gpu.id or gpu.name for gpu in axes.gpu]
+        codes = np.repeat(np.arange(count), size)
+        table.insert(0, "gpu", pd.Series(pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(words))))
+    return table
 
 
 def _outer_column(axes: _Axes, name: str, values: Sequence[int], size: int) -> Ints:

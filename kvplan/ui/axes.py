@@ -1,7 +1,8 @@
-"""Axes of sweeps as widgets: how each is written or chosen, and the sweep over any two of them."""
+"""Axes of sweeps as widgets: how each is written or chosen, and the sweep over any of them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,11 +12,16 @@ import streamlit as st
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.errors import InputError
 from kvplan.plan import Scenario
-from kvplan.sweep import AS_PUBLISHED, sweep
+from kvplan.sweep import AS_PUBLISHED, Refusal, sweep_possible
 from kvplan.ui.address import BIND
 from kvplan.ui.library import find_gpu, gpu_ids
-from kvplan.ui.sidebar import kv_head_choices
-from kvplan.units import parse_axis
+from kvplan.units import counted, parse_axis
+
+MAX_POINTS = 20_000
+"""Points of one page's sweep; more are no more than a picture can show."""
+
+MAX_LAYOUTS = 1_000
+"""Combinations of dtypes, KV heads and numbers of GPUs, each of which is planned by itself."""
 
 POPULAR_GPUS = (
     "t4-16gb", "rtx-3090-24gb", "rtx-4090-24gb", "l4-24gb", "rtx-5090-32gb", "a100-sxm-40gb", "l40s-48gb",
@@ -24,98 +30,132 @@ POPULAR_GPUS = (
 
 
 class AxisWidget(NamedTuple):
-    """An axis: its words, its widget (key -> what the visitor gave), and that as values."""
+    """An axis: its words, its widget (key, scenario -> values), and one of its values in a sentence."""
 
     label: str
-    ask: Callable[[str, Scenario], Any]
-    values: Callable[[Any], list[Any]]
+    ask: Callable[[str, Scenario], list[Any]]
+    words: Callable[[Any], str]
 
 
-def _written(label: str, default: str, help: str) -> Callable[[str, Scenario], Any]:
-    def ask(key: str, scenario: Scenario) -> Any:
-        return st.text_input(label, default, key=key, help=help, max_chars=200, bind=BIND)
+# ------------------------------------------------------------------------------------------------------ the widgets
+
+_DOUBLING = "Single values, a range, doublings or steps: 1k,4k,32k or 1..64 or 1..256*2 or 8k..64k+8k"
+
+
+def _written(label: str, default: str, one: str) -> Callable[[str, Scenario], list[Any]]:
+    """Numbers as text; `one` is what a single value is called in a message."""
+
+    def ask(key: str, scenario: Scenario) -> list[Any]:
+        text = st.text_input(label, default, key=key, help=_DOUBLING, max_chars=200, bind=BIND)
+        return sorted(parse_axis(text or "", one))
 
     return ask
 
 
-def _chosen(label: str, options: Callable[[Scenario], list[str]], first: Callable[[Scenario], list[str]]) -> Any:
-    def ask(key: str, scenario: Scenario) -> Any:
-        known = options(scenario)
-        return st.multiselect(label, known, [item for item in first(scenario) if item in known], key=key, bind=BIND)
+def _chosen(label: str, options: Callable[[], list[str]], first: tuple[str, ...]) -> Callable[[str, Scenario], Any]:
+    """Names from a list, in its order."""
 
-    return ask
-
-
-def _numbers(name: str) -> Callable[[Any], list[Any]]:
-    return lambda text: parse_axis(text or "", name)
-
-
-def _names(name: str) -> Callable[[Any], list[Any]]:
-    def values(chosen: Any) -> list[Any]:
+    def ask(key: str, scenario: Scenario) -> list[Any]:
+        known = options()
+        chosen = st.multiselect(label, known, [item for item in first if item in known], key=key, bind=BIND)
         if not chosen:
-            raise InputError(f"no {name} is chosen; choose at least one")
+            raise InputError(f"no {label} is chosen; choose at least one")
         return list(chosen)
 
-    return values
+    return ask
 
 
-def _heads(chosen: Any) -> list[Any]:
-    return [int(item) for item in _names("number of KV heads")(chosen)]
+def _ask_heads(key: str, scenario: Scenario) -> list[Any]:
+    """Numbers of KV heads; none chosen means MHA, the model's own number and MQA, whatever the model."""
+    choices = scenario.model.kv_head_choices
+    if not choices:
+        scenario.model.with_kv_heads(1)  # raises with the reason
+        raise InputError(f"the attention heads of {scenario.model.name} are not known, so its KV heads cannot change")
+    words = [str(count) for count in choices]
+    usual = [count for count in choices if count in (choices[0], scenario.model.num_kv_heads, 1)]
+    chosen = st.multiselect(
+        "Numbers of KV heads", words, key=key, bind=BIND, placeholder=", ".join(map(str, usual)),
+        help="From MHA, as many as query heads, to MQA, a single one. Nothing chosen: MHA, as trained, MQA.",
+    )  # fmt: skip
+    return [count for count in choices if str(count) in chosen] or usual
 
-
-def _head_words(scenario: Scenario) -> list[str]:
-    return [str(count) for count in kv_head_choices(scenario.model)]
-
-
-def _few_heads(scenario: Scenario) -> list[str]:
-    """MHA, the model's own number, and MQA."""
-    known = _head_words(scenario)
-    return [word for word in known if word in (known[0], str(scenario.model.num_kv_heads), known[-1])]
-
-
-_DOUBLING = "Single values, a range, or doublings: 1k,4k,32k or 1..64 or 1..256*2"
 
 AXES: dict[str, AxisWidget] = {
     "context_length": AxisWidget(
-        "Context length", _written("Context lengths", "1k..256k*2", _DOUBLING), _numbers("the context lengths")
+        "Context length",
+        _written("Context lengths", "1k..256k*2", "the context length"),
+        lambda value: f"with {counted(value, 'token')}",
     ),
     "batch_size": AxisWidget(
-        "Sequences at once", _written("Sequences at once", "1..256*2", _DOUBLING), _numbers("the sequences at once")
+        "Sequences at once",
+        _written("Sequences at once", "1..256*2", "the number of sequences"),
+        lambda value: f"with {counted(value, 'sequence')}",
     ),
     "kv_dtype": AxisWidget(
         "KV cache precision",
-        _chosen("KV cache precisions", lambda _: list(KV_DTYPES), lambda _: ["bf16", "fp8"]),
-        _names("KV cache precision"),
+        _chosen("KV cache precision", lambda: list(KV_DTYPES), ("bf16", "fp8")),
+        lambda value: f"with {value}",
     ),
     "weight_dtype": AxisWidget(
         "Weight precision",
         _chosen(
-            "Weight precisions",
-            lambda _: [AS_PUBLISHED, *WEIGHT_FORMATS],
-            lambda _: [AS_PUBLISHED, "fp8_per_tensor", "awq_int4_g128"],
+            "Weight precision",
+            lambda: [AS_PUBLISHED, *WEIGHT_FORMATS],
+            (AS_PUBLISHED, "fp8_per_tensor", "awq_int4_g128"),
         ),
-        _names("weight precision"),
+        lambda value: f"with weights {value}" if value == AS_PUBLISHED else f"with {value} weights",
     ),
-    "num_kv_heads": AxisWidget("KV heads", _chosen("KV heads", _head_words, _few_heads), _heads),
+    "num_kv_heads": AxisWidget("KV heads", _ask_heads, lambda value: f"with {counted(value, 'KV head')}"),
     "tensor_parallel": AxisWidget(
-        "Number of GPUs", _written("Numbers of GPUs", "1,2,4,8", _DOUBLING), _numbers("the GPUs")
+        "Number of GPUs",
+        _written("Numbers of GPUs", "1,2,4,8", "the number of GPUs"),
+        lambda value: f"on {counted(value, 'GPU')}",
     ),
-    "gpu": AxisWidget("GPU", _chosen("GPUs", lambda _: gpu_ids(), lambda _: list(POPULAR_GPUS)), _names("GPU")),
+    "gpu": AxisWidget("GPU", _chosen("GPU", gpu_ids, POPULAR_GPUS), lambda value: f"on {value}"),
 }
 """Every axis by the column that it becomes."""
+
+LABELS = {column: axis.label for column, axis in AXES.items()}
+
+
+def column_of(label: str) -> str:
+    """The column of an axis from its words."""
+    return next(column for column, axis in AXES.items() if axis.label == label)
+
+
+def pick_axis(label: str, columns: tuple[str, ...], key: str, first: str, **more: Any) -> str:
+    """An axis from a list of its words; the address carries the words."""
+    labels = [LABELS[column] for column in columns]
+    chosen = st.selectbox(label, labels, labels.index(LABELS[first]), key=key, bind=BIND, **more)
+    return column_of(chosen or LABELS[first])
 
 
 def ask_values(column: str, key: str, scenario: Scenario) -> list[Any]:
     """The values of one axis from its widget. Raises InputError."""
-    axis = AXES[column]
-    return axis.values(axis.ask(f"{key}_{column}", scenario))
+    return AXES[column].ask(f"{key}_{column}", scenario)
 
 
-def sweep_over(scenario: Scenario, axes: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """`sweep` over any axes, GPUs among them. Raises KvplanError."""
-    rest = {name: values for name, values in axes.items() if name != "gpu"}
-    gpus = [find_gpu(name) for name in axes.get("gpu", [])] or [scenario.gpu]
-    tables = [sweep(scenario.with_changes(gpu=gpu), **rest) for gpu in gpus]
-    for gpu, table in zip(gpus, tables, strict=True):
-        table.insert(0, "gpu", gpu.id or gpu.name)
-    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+def value_words(column: str, value: Any) -> str:
+    """A value of an axis in a sentence: `with 8 KV heads`."""
+    return AXES[column].words(value)
+
+
+# ------------------------------------------------------------------------------------------------------- the sweep
+
+
+def swept(scenario: Scenario, axes: Mapping[str, list[Any]]) -> tuple[pd.DataFrame, tuple[Refusal, ...]]:
+    """`sweep_possible` over any axes, with the columns of the axes alone before the bytes. Raises KvplanError."""
+    points = math.prod(map(len, axes.values()))
+    if points > MAX_POINTS:
+        raise InputError(
+            f"{points:,} points are asked for; at most {MAX_POINTS:,} are drawn, so use fewer values or larger steps"
+        )
+    layouts = math.prod(len(values) for column, values in axes.items() if column in _PLANNED_APART)
+    if layouts > MAX_LAYOUTS:
+        raise InputError(f"{layouts:,} layouts are asked for; at most {MAX_LAYOUTS:,} are planned, so use fewer values")
+    given: dict[str, Any] = {**axes, **({"gpu": [find_gpu(name) for name in axes["gpu"]]} if "gpu" in axes else {})}
+    table, refused = sweep_possible(scenario, **given)
+    return table.drop(columns=[column for column in AXES if column in table and column not in axes]), refused
+
+
+_PLANNED_APART = frozenset({"kv_dtype", "weight_dtype", "num_kv_heads", "tensor_parallel"})

@@ -12,6 +12,7 @@ from kvplan import charts
 from kvplan.explain import layer_strip
 from kvplan.plan import Scenario, plan
 from kvplan.sweep import sweep
+from kvplan.sweep_charts import Panel, fit_map
 from kvplan.units import parse_axis
 
 FIRST = Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=8)
@@ -45,7 +46,7 @@ def sweep_figures(scenario: Scenario) -> dict[str, charts.Figure]:
     """What Sweep draws of its 20,000 points."""
     contexts, batches = (parse_axis(text) for text in AXES.values())
     table = sweep(scenario, context_length=contexts, batch_size=batches)
-    return {"fit": charts.fit_map([charts.Panel("", table)])}
+    return {"fit": fit_map([Panel("", table)], context_limit=scenario.model.context_limit)}
 
 
 def write_constants(path: Path) -> None:

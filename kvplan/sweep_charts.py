@@ -1,0 +1,631 @@
+"""Sweeps -> figures, as plain plotly dictionaries; every number is a row's own, to the byte in `customdata`.
+
+Maps stand on axes of categories, one for each swept value, so that a hover names the values and no cell carries text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from kvplan.charts import (
+    BELOW_TOOLBAR,
+    BLUE,
+    GREY,
+    MAX_TICKS,
+    ORANGE,
+    SERIES,
+    VERMILLION,
+    Figure,
+    axis,
+    context_axis,
+    exact,
+    layout,
+)
+from kvplan.fleet import FleetRow
+from kvplan.plan import MemoryPlan
+from kvplan.units import UNIT_BYTES, counted, format_bytes, format_tokens
+
+TITLES: dict[str, str] = {
+    "context_length": "context length (tokens)",
+    "batch_size": "sequences at once",
+    "kv_dtype": "KV cache precision",
+    "weight_dtype": "weight precision",
+    "num_kv_heads": "KV heads",
+    "tensor_parallel": "number of GPUs",
+    "gpu": "GPU",
+}
+"""Every axis of a sweep by its column, with its title."""
+
+GROWING = frozenset({"context_length", "batch_size"})
+"""Axes along which memory only grows."""
+
+MAX_CROSSES = 400
+"""Crosses are drawn one by one; a finer map leaves its cells blank."""
+
+MAX_TEXTS = 60
+"""A map of few cells has each one's bytes written in it."""
+
+
+# ----------------------------------------------------------------------------------------------------------- maps
+
+
+class Panel(NamedTuple):
+    """One map of several: its title ("" for none), and a sweep over the two axes alone."""
+
+    title: str
+    table: pd.DataFrame
+
+
+class Largest(NamedTuple):
+    """The point of a map that fits with the most tokens in flight; `equals` others hold as many."""
+
+    context_length: int
+    batch_size: int
+    equals: int
+
+    @property
+    def words(self) -> str:
+        """`8 sequences of 32K tokens`."""
+        return f"{counted(self.batch_size, 'sequence')} of {format_tokens(self.context_length)} tokens"
+
+
+def largest_point(table: pd.DataFrame, context_limit: int | None = None) -> Largest | None:
+    """The point with the most tokens in flight, of equal ones the longest context; None where nothing fits.
+
+    context_limit  contexts beyond it count only where the table has no others
+    """
+    contexts, batches = table["context_length"].to_numpy(), table["batch_size"].to_numpy()
+    fits = table["fits"].to_numpy()
+    if context_limit is not None and contexts.min() <= context_limit:
+        fits = fits & (contexts <= context_limit)
+    if not fits.any():
+        return None
+    in_flight = np.where(fits, contexts * batches.astype(np.float64), -1.0)
+    best = np.flatnonzero(in_flight == in_flight.max())
+    first = best[np.argmax(contexts[best])]
+    return Largest(int(contexts[first]), int(batches[first]), len(best) - 1)
+
+
+def fit_map(
+    panels: Sequence[Panel],
+    across: str = "context_length",
+    up: str = "batch_size",
+    unit: str = "GiB",
+    context_limit: int | None = None,
+) -> Figure:
+    """What one GPU must hold, over two axes, one map below the other; all share one scale of colour.
+
+    Cells that do not fit are blank, and crossed out where there are few; combinations that cannot be planned are
+    blank and say nothing. Where memory grows up the axis, the frontier is drawn; on a map of contexts and batches
+    the largest point is marked, and so is the context limit of the model.
+    """
+    grids = [_Grid.of(panel.table, across, up) for panel in panels]
+    bands = _bands(len(panels))
+    scale = _Scale.of(grids, unit)
+    size = sum(grid.total.size for grid in grids)
+    traces: list[Figure] = []
+    shapes: list[Figure] = []
+    figure = layout(
+        height=150 + len(panels) * (350 if len(panels) == 1 else 260),
+        margin=BELOW_TOOLBAR,
+        coloraxis=scale.coloraxis,
+        xaxis=_category_axis(across, grids[0].across_words) | {"anchor": _axis_name("y", len(panels) - 1)},
+        annotations=[_panel_title(panel.title, band) for panel, band in zip(panels, bands, strict=True) if panel.title],
+    )
+    for index, (panel, grid, band) in enumerate(zip(panels, grids, bands, strict=True)):
+        name, first = _axis_name("y", index), index == 0
+        figure[f"yaxis{name[1:]}"] = _category_axis(up, grid.up_words, upright=True) | {"domain": band}
+        drawn = [_cells(grid, scale, across, up), *(_crosses(grid) if size <= MAX_CROSSES else [])]
+        if {across, up} == GROWING:
+            drawn += _largest_mark(largest_point(panel.table, context_limit), across)
+            shapes += _limit_line(grid, across, context_limit, name, first)
+        if up in GROWING:
+            shapes.append(_frontier(grid.fits, name))
+            drawn.append(_FRONTIER_ENTRY)
+        traces += [trace | {"yaxis": name, "showlegend": first and trace.get("showlegend", True)} for trace in drawn]
+    return {"data": traces, "layout": figure | {"shapes": shapes}}
+
+
+class _Grid(NamedTuple):
+    """A sweep as arrays (up, across): bytes taken, capacity, which are planned, which fit; and the axes' words."""
+
+    total: Any
+    capacity: Any
+    planned: Any
+    fits: Any
+    across_values: list[Any]
+    across_words: list[str]
+    up_words: list[str]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, across: str, up: str) -> _Grid:
+        columns, rows = _distinct(table[across]), _distinct(table[up])
+        shape = (len(rows), len(columns))
+        order = rows.get_indexer(pd.Index(table[up])) * len(columns) + columns.get_indexer(pd.Index(table[across]))
+        total, capacity, planned = np.zeros(shape, np.int64), np.ones(shape, np.int64), np.zeros(shape, bool)
+        total.flat[order], capacity.flat[order] = table["total_bytes"].to_numpy(), table["capacity_bytes"].to_numpy()
+        planned.flat[order] = True
+        words = axis_words(columns, across), axis_words(rows, up)
+        return cls(total, capacity, planned, planned & (total <= capacity), list(columns), *words)
+
+
+def _distinct(column: pd.Series[Any]) -> pd.Index[Any]:
+    """The values of an axis, numbers from small to large, names in their order."""
+    values: pd.Index[Any] = pd.Index(column.unique())
+    return values.sort_values() if pd.api.types.is_numeric_dtype(column.dtype) else values
+
+
+def axis_words(values: Iterable[Any], column: str) -> list[str]:
+    """The values of an axis as people write them."""
+    if column == "context_length":
+        return [format_tokens(int(value)) for value in values]
+    return [f"{value:,}" if isinstance(value, int | np.integer) else str(value) for value in values]
+
+
+class _Scale(NamedTuple):
+    """What colours mean: bytes in a unit up to the usable memory, or its share where GPUs differ."""
+
+    unit: str
+    capacity: int | None
+
+    @classmethod
+    def of(cls, grids: Sequence[_Grid], unit: str) -> _Scale:
+        capacities = {int(size) for grid in grids for size in np.unique(grid.capacity[grid.planned])}
+        return cls(unit, capacities.pop() if len(capacities) == 1 else None)
+
+    @property
+    def coloraxis(self) -> Figure:
+        share = self.capacity is None
+        top = 100 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
+        usable = "" if self.capacity is None else f", of {format_bytes(self.capacity, self.unit)} usable"
+        title = "% of the usable memory" if share else f"{self.unit} on each GPU{usable}"
+        bar = {"orientation": "h", "thickness": 10, "len": 1, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
+        return {
+            "colorscale": "Cividis",
+            "cmin": 0,
+            "cmax": top,
+            "colorbar": {**bar, "title": {"text": title, "side": "top"}},
+        }
+
+    def values(self, grid: _Grid) -> Any:
+        scale = grid.capacity / 100 if self.capacity is None else UNIT_BYTES[self.unit]
+        return np.where(grid.fits, grid.total / scale, np.nan).astype(np.float32)
+
+    @property
+    def hover(self) -> str:
+        return "%{z:.1f} % of usable" if self.capacity is None else f"%{{z:,.2f}} {self.unit}"
+
+
+def _cells(grid: _Grid, scale: _Scale, across: str, up: str) -> Figure:
+    """The heat map of what fits; `customdata` holds the exact bytes of each cell."""
+    few = grid.total.size <= MAX_CROSSES
+    texts: Figure = {}
+    if grid.total.size <= MAX_TEXTS and not {across, up} & GROWING:
+        texts = {"text": _cell_texts(grid, scale.unit), "texttemplate": "%{text}"}
+    return {
+        "type": "heatmap",
+        "x": grid.across_words,
+        "y": grid.up_words,
+        "z": scale.values(grid),
+        "customdata": grid.total.astype(np.float64),
+        "hovertemplate": f"{TITLES[across]}: %{{x}}<br>{TITLES[up]}: %{{y}}<br>{scale.hover} (%{{customdata:,}} B)"
+        "<extra></extra>",
+        "coloraxis": "coloraxis",
+        "showlegend": False,
+        "xgap": int(few),
+        "ygap": int(few),
+        **texts,
+    }
+
+
+def _cell_texts(grid: _Grid, unit: str) -> list[list[str]]:
+    return [
+        [format_bytes(int(size), decimal=unit == "GB") if fits else "" for size, fits in zip(sizes, row, strict=True)]
+        for sizes, row in zip(grid.total, grid.fits, strict=True)
+    ]
+
+
+def _crosses(grid: _Grid) -> list[Figure]:
+    """A cross on every cell that does not fit."""
+    rows, columns = np.nonzero(grid.planned & ~grid.fits)
+    if not len(rows):
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "does not fit",
+            "x": [grid.across_words[column] for column in columns],
+            "y": [grid.up_words[row] for row in rows],
+            "customdata": grid.total[rows, columns].astype(np.float64),
+            "hovertemplate": "%{x}, %{y}<br>%{customdata:,} B, does not fit<extra></extra>",
+            "marker": {"symbol": "x-thin", "size": 8, "line": {"width": 1.5, "color": GREY}},
+        }
+    ]
+
+
+def _frontier(fits: Any, yaxis: str) -> Figure:
+    """The steps between the cells that fit and those that do not, along the highest that fits of each column."""
+    heights = fits.sum(axis=0) - 0.5
+    steps = [0, *(np.flatnonzero(np.diff(heights)) + 1), len(heights)]
+    moves = [f"V{heights[start]:g}H{end - 0.5:g}" for start, end in pairwise(steps)]
+    return {
+        "type": "path",
+        "path": f"M-0.5,{heights[0]:g}" + "".join(moves),
+        "yref": yaxis,
+        "line": {"color": VERMILLION, "width": 3},
+        "name": "frontier",
+    }
+
+
+_FRONTIER_ENTRY: Figure = {
+    "type": "scatter", "mode": "lines", "name": "frontier", "x": [None], "y": [None],
+    "line": {"color": VERMILLION, "width": 3},
+}  # fmt: skip
+"""A path has no fitting place in a legend, so an empty line stands in for it."""
+
+
+def _limit_line(grid: _Grid, across: str, limit: int | None, yaxis: str, named: bool) -> list[Figure]:
+    """Where contexts begin that the model is not made for."""
+    if limit is None or across != "context_length" or not grid.across_values[0] <= limit < grid.across_values[-1]:
+        return []
+    x = sum(value <= limit for value in grid.across_values) - 0.5
+    line = {"color": GREY, "width": 2, "dash": "dot"}
+    return [
+        {
+            "type": "line", "x0": x, "x1": x, "y0": -0.5, "y1": len(grid.up_words) - 0.5, "yref": yaxis, "line": line,
+            "name": f"context limit {format_tokens(limit)}", "showlegend": named,
+        }
+    ]  # fmt: skip
+
+
+def _largest_mark(largest: Largest | None, across: str) -> list[Figure]:
+    if largest is None:
+        return []
+    point = {"context_length": format_tokens(largest.context_length), "batch_size": f"{largest.batch_size:,}"}
+    x = point.pop(across)
+    (y,) = point.values()
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "largest point",
+            "x": [x],
+            "y": [y],
+            "hovertemplate": f"largest: {largest.words}<extra></extra>",
+            "marker": {
+                "symbol": "star",
+                "size": 15,
+                "color": "white",
+                "line": {"width": 1.5, "color": "black"},
+            },
+        }
+    ]
+
+
+def _category_axis(column: str, words: Sequence[str], upright: bool = False) -> Figure:
+    """Swept values side by side; of many, those are labelled that are powers of two, or evenly spaced ones.
+
+    Names that stand upright begin on top, as in a table.
+    """
+    shown = [words[index] for index in _labelled(words)]
+    ends = [-0.5, len(words) - 0.5]
+    return axis(TITLES[column]) | {
+        "type": "category",
+        "tickmode": "array",
+        "tickvals": shown,
+        "ticktext": shown,
+        "range": ends[::-1] if upright and column not in GROWING else ends,
+        "showgrid": False,
+    }
+
+
+def _labelled(words: Sequence[str]) -> list[int]:
+    room = -(-len(words) // (2 * MAX_TICKS))
+    if room == 1:
+        return list(range(len(words)))
+    shown: list[int] = []
+    for index, word in enumerate(words):
+        if _is_power_of_two(word) and (not shown or index - shown[-1] >= room):
+            shown.append(index)
+    return shown if len(shown) > 2 else list(range(0, len(words), room))
+
+
+def _is_power_of_two(word: str) -> bool:
+    digits = word.rstrip("KM").replace(",", "")
+    return digits.isdecimal() and int(digits).bit_count() == 1
+
+
+def _axis_name(letter: str, index: int) -> str:
+    return letter if index == 0 else f"{letter}{index + 1}"
+
+
+def _bands(count: int) -> list[list[float]]:
+    """The share of the height that each panel takes, from the top, with room for its title."""
+    step = 1 / count
+    room = 0 if count == 1 else 0.18 / count
+    return [[1 - (index + 1) * step, 1 - index * step - room] for index in range(count)]
+
+
+def _panel_title(title: str, band: list[float]) -> Figure:
+    place = {"xref": "paper", "yref": "paper", "x": 0, "y": band[1], "xanchor": "left", "yanchor": "bottom"}
+    return {"text": title, "showarrow": False, **place}
+
+
+# ---------------------------------------------------------------------------------------------------------- lines
+
+
+class Curve(NamedTuple):
+    """One line of a comparison: its words, its plan, and the plan's sweep over context."""
+
+    label: str
+    plan: MemoryPlan
+    table: pd.DataFrame
+
+
+SCALES = ("contexts doubling", "linear", "logarithmic")
+"""Contexts on a log axis and memory on a linear one; both linear; both on log axes."""
+
+
+def cache_curves(curves: Sequence[Curve], unit: str = "GiB", scale: str = SCALES[0]) -> Figure:
+    """Cache over context, one line for each curve, with weights, capacity and crossovers."""
+    contexts = curves[0].table["context_length"].to_numpy()
+    capacity = curves[0].plan.capacity_bytes
+    traces: list[Figure] = []
+    weights = list(dict.fromkeys(curve.plan.weight_bytes for curve in curves))
+    for curve, (color, dash, _) in zip(curves, SERIES, strict=False):
+        traces.append(_line(f"Cache, {curve.label}", curve.table, "cache_bytes", unit, color, dash))
+        if len(weights) > 1:
+            traces.append(_thin(_line(f"Weights, {curve.label}", curve.table, "weight_bytes", unit, color, "dot")))
+    if len(weights) == 1:
+        traces.append(_thin(_line("Weights", curves[0].table, "weight_bytes", unit, GREY, "dash")))
+    traces.append(_line("Usable capacity", curves[0].table, "capacity_bytes", unit, VERMILLION, "dashdot"))
+    traces += _crossover_marks(curves, unit, int(contexts[-1]))
+    top = max(capacity, *weights) * 1.3 / UNIT_BYTES[unit]
+    lowest = min(int(curve.table["cache_bytes"].min()) for curve in curves) / UNIT_BYTES[unit]
+    log = scale == SCALES[2]
+    bottom = lowest if lowest > 0 else top / 1000
+    limits = {"type": "log", "range": [_log10(bottom), _log10(top)]} if log else {"range": [0, top]}
+    return {
+        "data": traces,
+        "layout": layout(
+            height=500,
+            margin=BELOW_TOOLBAR,
+            xaxis=_linear_contexts(contexts) if scale == SCALES[1] else context_axis(contexts),
+            yaxis=axis(f"{unit} on each GPU") | limits,
+            annotations=[_capacity_words(capacity, unit, log)],
+        ),
+    }
+
+
+def _log10(value: float) -> float:
+    return float(np.log10(value))
+
+
+def _capacity_words(capacity: int, unit: str, log: bool) -> Figure:
+    height = capacity / UNIT_BYTES[unit]
+    place = {"xref": "paper", "x": 0.01, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    return {"text": f"usable {format_bytes(capacity, unit)}", "y": _log10(height) if log else height, **place}
+
+
+def _linear_contexts(contexts: Any) -> Figure:
+    """A linear axis of context lengths whose ticks are multiples of a power of two."""
+    last = int(contexts[-1])
+    step = 2 ** max(0, (last // 6).bit_length() - 1)
+    ticks = list(range(0, last + 1, step))
+    return axis(TITLES["context_length"]) | {
+        "tickmode": "array",
+        "tickvals": ticks,
+        "ticktext": [format_tokens(tick) for tick in ticks],
+        "range": [0, last * 1.01],
+    }
+
+
+def _line(name: str, table: pd.DataFrame, column: str, unit: str, color: str, dash: str) -> Figure:
+    sizes = table[column].to_numpy()
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": table["context_length"].to_numpy(),
+        "y": sizes / UNIT_BYTES[unit],
+        "customdata": sizes.astype(np.float64),
+        "hovertemplate": f"{name}<br>%{{x:,}} tokens<br>%{{y:,.3f}} {unit} (%{{customdata:,}} B)<extra></extra>",
+        "line": {"color": color, "dash": dash, "width": 3},
+    }
+
+
+def _thin(line: Figure) -> Figure:
+    return line | {"line": line["line"] | {"width": 1.5}}
+
+
+def _crossover_marks(curves: Sequence[Curve], unit: str, last: int) -> list[Figure]:
+    """The crossovers inside the figure, each with its context; every other one is written below."""
+    marks: list[Figure] = []
+    for curve, (color, _, symbol) in zip(curves, SERIES, strict=False):
+        crossover = curve.plan.crossover_context_length
+        if crossover is not None and curve.table["context_length"].iloc[0] <= crossover <= last:
+            place = "bottom right" if len(marks) % 2 else "top left"
+            marks.append(_crossover_mark(curve, crossover, unit, (color, symbol, place)))
+    return marks
+
+
+def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, str, str]) -> Figure:
+    p, (color, symbol, place) = curve.plan, look
+    size = p.stages[p.stage].cache_bytes(crossover, p.scenario.batch_size)
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": f"Crossover, {curve.label}",
+        "x": [crossover],
+        "y": [size / UNIT_BYTES[unit]],
+        "text": [f"{crossover:,}"],
+        "textposition": place,
+        "customdata": [[size, exact(size, unit)]],
+        "hovertemplate": f"crossover, {curve.label}<br>%{{x:,}} tokens<br>%{{customdata[1]}}<extra></extra>",
+        "marker": {"color": color, "size": 12, "symbol": symbol, "line": {"width": 2, "color": "white"}},
+        "showlegend": False,
+    }
+
+
+def total_lines(table: pd.DataFrame, along: str, by: str, unit: str = "GiB") -> Figure:
+    """Everything that one GPU holds along a growing axis, one line for each value of another, and what is usable.
+
+    Where GPUs are the lines, their shares of the usable memory are drawn, since each has its own.
+    """
+    share = by == "gpu"
+    lines = [
+        _total_line(table[table[by] == value], along, words, unit if not share else "", look)
+        for value, words, look in zip(_distinct(table[by]), axis_words(_distinct(table[by]), by), SERIES, strict=False)
+    ]
+    capacity = int(table["capacity_bytes"].iloc[0])
+    usable = 100.0 if share else capacity / UNIT_BYTES[unit]
+    words = "usable memory" if share else f"usable {format_bytes(capacity, unit)}"
+    note = {"xref": "paper", "x": 0.01, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    rule = {"xref": "paper", "x0": 0, "x1": 1, "y0": usable, "y1": usable}
+    return {
+        "data": lines,
+        "layout": layout(
+            height=480,
+            margin=BELOW_TOOLBAR,
+            xaxis=context_axis(table[along]) | {"title": {"text": TITLES[along]}},
+            yaxis=axis("% of the usable memory" if share else f"{unit} on each GPU") | {"range": [0, 1.3 * usable]},
+            shapes=[{"type": "line", **rule, "line": {"color": VERMILLION, "width": 3, "dash": "dashdot"}}],
+            annotations=[{"text": words, "y": usable, **note}],
+        ),
+    }
+
+
+def _total_line(rows: pd.DataFrame, along: str, words: str, unit: str, look: tuple[str, str, str]) -> Figure:
+    """One line; an empty unit draws the share of the usable memory."""
+    rows = rows.sort_values(along)
+    sizes, color, dash = rows["total_bytes"].to_numpy(), look[0], look[1]
+    scale = UNIT_BYTES[unit] if unit else rows["capacity_bytes"].to_numpy() / 100
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(rows) < 20 else "lines",
+        "name": words,
+        "x": rows[along].to_numpy(),
+        "y": sizes / scale,
+        "customdata": sizes.astype(np.float64),
+        "hovertemplate": f"{words}<br>{TITLES[along]}: %{{x:,}}<br>%{{y:,.2f}} {unit or '% of usable'} "
+        "(%{customdata:,} B)<extra></extra>",
+        "line": {"color": color, "dash": dash, "width": 3},
+        "marker": {"symbol": look[2], "size": 8},
+    }
+
+
+# ----------------------------------------------------------------------------------------------------------- bars
+
+
+def head_bars(
+    values: Mapping[int, int | float | None], kinds: Mapping[int, str], title: str, unit: str | None = None
+) -> Figure:
+    """One bar for each number of KV heads, in full colour where `kinds` says "as trained".
+
+    values  bytes where `unit` is given, else counts; None: no limit
+    kinds   the words below each number
+    """
+    scale = 1 if unit is None else UNIT_BYTES[unit]
+    decimal = unit == "kB"
+    exacts = [_exact_words(value, unit) for value in values.values()]
+    texts = [_short_words(value, unit, decimal) for value in values.values()]
+    return {
+        "data": [
+            {
+                "type": "bar",
+                "x": [str(count) for count in values],
+                "y": [None if value is None else float(value / scale) for value in values.values()],
+                "text": texts,
+                "textposition": "outside",
+                "cliponaxis": False,
+                "customdata": exacts,
+                "hovertemplate": "%{x} KV heads<br>%{customdata}<extra></extra>",
+                "marker": {
+                    "color": ORANGE if unit else BLUE,
+                    "opacity": [1.0 if "trained" in kinds[count] else 0.55 for count in values],
+                },
+            }
+        ],
+        "layout": layout(
+            height=360,
+            margin=BELOW_TOOLBAR,
+            showlegend=False,
+            xaxis=axis("KV heads")
+            | {
+                "type": "category",
+                "tickmode": "array",
+                "tickvals": [str(count) for count in values],
+                "ticktext": [f"{count}<br>{kinds[count]}" for count in values],
+            },
+            yaxis=axis(title) | {"rangemode": "tozero", "tickformat": ",d"},
+        ),
+    }
+
+
+def _exact_words(value: int | float | None, unit: str | None) -> str:
+    if value is None:
+        return "no limit"
+    return f"{value:,} B" if unit else f"{value:,} tokens"
+
+
+def _short_words(value: int | float | None, unit: str | None, decimal: bool) -> str:
+    if value is None:
+        return "no limit"
+    return format_bytes(round(value), decimal=decimal) if unit else f"{value:,}"
+
+
+PATTERNS = ("", "/", "x")
+
+
+def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
+    """Fewest GPUs, or their price an hour, for each GPU, in the order of `rows`; a bar for each model."""
+    models = list(dict.fromkeys(row.model for row in rows))
+    gpus = list(dict.fromkeys(row.gpu for row in rows))
+    traces = [
+        _fleet_bar([row for row in rows if row.model == model], model, by_price, color, pattern)
+        for model, (color, _, _), pattern in zip(models, SERIES, PATTERNS, strict=False)
+    ]
+    return {
+        "data": traces,
+        "layout": layout(
+            height=120 + len(gpus) * (14 + 18 * len(models)),
+            margin=BELOW_TOOLBAR,
+            barmode="group",
+            showlegend=len(models) > 1,
+            xaxis=axis("US dollars an hour" if by_price else "GPUs") | {"rangemode": "tozero"},
+            yaxis={
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": gpus[::-1],
+                "automargin": True,
+            },
+        ),
+    }
+
+
+def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str, pattern: str) -> Figure:
+    texts = [f"{counted(row.num_gpus or 0, 'GPU')}, {price_words(row)}" for row in rows]
+    values = [row.rent_per_hour if by_price else row.num_gpus for row in rows]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": model,
+        "y": [row.gpu for row in rows],
+        "x": values,
+        "text": texts,
+        "textposition": "auto",
+        "customdata": texts,
+        "hovertemplate": f"{model} on %{{y}}<br>%{{customdata}}<extra></extra>",
+        "marker": {"color": color, "pattern": {"shape": pattern, "fillmode": "overlay", "size": 6, "solidity": 0.2}},
+    }
+
+
+def price_words(row: FleetRow) -> str:
+    """`3.52 USD an hour`, or that there is none."""
+    return "no price known" if row.rent_per_hour is None else f"{row.rent_per_hour:,.2f} USD an hour"

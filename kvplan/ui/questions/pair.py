@@ -1,0 +1,77 @@
+"""What do two settings do together? Any two axes of a sweep, in the figure that suits the pair."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from kvplan.charts import SERIES, Figure
+from kvplan.errors import InputError
+from kvplan.plan import Scenario, plan
+from kvplan.sweep_charts import GROWING, Panel, axis_words, fit_map, largest_point, total_lines
+from kvplan.ui import words
+from kvplan.ui.axes import AXES, ask_values, pick_axis, swept, value_words
+from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_memory_sum, show_sweep
+
+MAX_NAMED = 3
+
+
+def ask(scenario: Scenario) -> None:
+    """Controls, answer, figure, table."""
+    columns = tuple(AXES)
+    with st.container(horizontal=True):
+        first = pick_axis("One setting", columns, "across", "num_kv_heads", width=220)
+        second = pick_axis("Another setting", columns, "up", "gpu", width=220)
+    if first == second:
+        raise InputError("both settings are the same; choose two different ones")
+    chosen = {first: ask_values(first, "pair", scenario), second: ask_values(second, "pair", scenario)}
+    table, refused = swept(scenario, chosen)
+    answer = _answer(table, first, second, scenario.model.context_limit)
+    show_answer(answer, plan(scenario))
+    figure = _figure(table, first, second, scenario)
+    words.show_chart(figure, f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}", "pair")
+    show_sweep(table, scenario, "two-settings")
+    show_formula("pair", lambda: show_memory_sum(plan(scenario)))
+    show_gaps(refused)
+
+
+def _lines(table: pd.DataFrame, first: str, second: str) -> tuple[str, str] | None:
+    """(along, by) where one axis grows and the other has few enough values for a line each."""
+    growing = [column for column in (first, second) if column in GROWING]
+    if len(growing) != 1:
+        return None
+    along = growing[0]
+    by = second if along == first else first
+    return (along, by) if table[by].nunique() <= len(SERIES) and table[along].nunique() > 1 else None
+
+
+def _figure(table: pd.DataFrame, first: str, second: str, scenario: Scenario) -> Figure:
+    """Lines along a growing axis, else a map whose longer axis stands upright; two growing axes as they are asked."""
+    unit = words.unit()
+    lines = _lines(table, first, second)
+    if lines is not None:
+        return total_lines(table, *lines, unit)
+    across, up = first, second
+    if {first, second} != GROWING and table[first].nunique() > table[second].nunique():
+        across, up = second, first
+    return fit_map([Panel("", table)], across, up, unit, scenario.model.context_limit)
+
+
+def _answer(table: pd.DataFrame, first: str, second: str, limit: int | None) -> str:
+    if {first, second} == GROWING:
+        largest = largest_point(table, limit)
+        return "Nothing on this map fits" if largest is None else f"The most that fits: {largest.words}"
+    lines = _lines(table, first, second)
+    if lines is None or not table["fits"].any():
+        return f"{int(table['fits'].sum()):,} of {words.counted(len(table), 'combination')} fit"
+    return _reach(table, *lines)
+
+
+def _reach(table: pd.DataFrame, along: str, by: str) -> str:
+    """How far each line fits, the farthest first; of many, the farthest and the nearest."""
+    farthest = table[table["fits"]].groupby(by, observed=True)[along].max().sort_values(ascending=False, kind="stable")
+    unit = "tokens" if along == "context_length" else "sequences"
+    parts = [f"{axis_words([reach], along)[0]} {unit} {value_words(by, value)}" for value, reach in farthest.items()]
+    if len(parts) > MAX_NAMED:
+        return f"Fits up to {parts[0]}, and least up to {parts[-1]}"
+    return f"Fits up to {listed(parts)}"

@@ -1,0 +1,110 @@
+"""What every question of the Sweep page shows alike: its answer, its table with files, its formula, its gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from kvplan.explain import Term, cache_terms, overhead_terms
+from kvplan.plan import MemoryPlan, Scenario
+from kvplan.sweep import Refusal
+from kvplan.sweep_charts import TITLES
+from kvplan.ui import words
+from kvplan.ui.axes import value_words
+
+COLUMNS: dict[str, str] = {
+    **TITLES,
+    "cache_bytes": "KV cache (bytes)",
+    "weight_bytes": "weights (bytes)",
+    "overhead_bytes": "overhead (bytes)",
+    "total_bytes": "together (bytes)",
+    "capacity_bytes": "usable (bytes)",
+    "fits": "fits",
+}
+"""What the columns of a sweep are called on the page; files keep the names that `kvplan.sweep` gives them."""
+
+MAX_REASONS = 5
+
+
+def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
+    """The answer as the heading of its question; warnings of the scenario below it.
+
+    An answer holds ids, numbers and dtypes alone: no words of a visitor, which a heading would render as Markdown.
+    """
+    st.header(answer, anchor=False)
+    if p is not None:
+        words.show_warnings(p.warnings)
+
+
+def show_gaps(refused: Iterable[Refusal]) -> None:
+    """Why some combinations are not there; equal reasons once."""
+    reasons: dict[str, list[str]] = {}
+    for refusal in refused:
+        named = " ".join(value_words(column, value) for column, value in refusal.values.items())
+        reasons.setdefault(refusal.reason, []).append(named)
+    if not reasons:
+        return
+    st.info("Not every combination can be planned; those that cannot are left out", icon=":material/info:")
+    for reason, places in list(reasons.items())[:MAX_REASONS]:
+        more = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
+        st.text(f"{places[0]}{more}: {words.in_words(reason)}")
+    if len(reasons) > MAX_REASONS:
+        st.text(f"and {len(reasons) - MAX_REASONS:,} more reasons")
+
+
+def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str) -> None:
+    """The rows of a sweep as a sortable table, and as files that hold exactly them.
+
+    Rows are fetched as they are scrolled to: a table of 20,000 rows would otherwise be sent whole after each change.
+    """
+    config: dict[str, Any] = {str(name): _column(str(name), table[name]) for name in table}
+    st.dataframe(
+        table, hide_index=True, column_config=config, key=f"{name}_table", placeholder=words.UNKNOWN, lazy=True,
+        alt="Every point of the figure",
+    )  # fmt: skip
+    words.offer_sweep(table, scenario, name, "This table as CSV")
+
+
+def _column(name: str, values: pd.Series[Any]) -> Any:
+    label = COLUMNS.get(name, name)
+    if pd.api.types.is_bool_dtype(values.dtype):
+        return st.column_config.CheckboxColumn(label)
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        return st.column_config.NumberColumn(label, format="localized")
+    return st.column_config.Column(label)
+
+
+def show_formula(key: str, draw: Callable[[], None]) -> None:
+    """The formula with the visitor's numbers; computed only when it is opened."""
+    formula = st.expander("Show the formula", key=f"{key}_formula", on_change="rerun")
+    if formula.open:
+        with formula:
+            draw()
+
+
+def show_memory_sum(p: MemoryPlan) -> None:
+    """Weights, cache and overhead of one GPU, term by term, beside what is usable."""
+    here = p.scenario
+    st.text(f"Weights + KV cache + overhead of {here.batch_size:,} × {here.context_length:,} tokens on one GPU:")
+    parts = [Term("weights", words.precision(here), p.weight_bytes), *cache_terms(p), *overhead_terms(p)]
+    verdict = "fits" if p.fits else "does not fit"
+    ends = [Term("together", "sum of the above", p.total_bytes), Term("usable", verdict, p.capacity_bytes)]
+    show_terms([*parts, *ends])
+
+
+def show_terms(terms: Sequence[Term]) -> None:
+    """A short table of terms: what, how, bytes."""
+    table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
+    table["bytes"] = [t.bytes for t in terms]
+    st.dataframe(
+        table, hide_index=True, height="content",
+        column_config={"bytes": st.column_config.NumberColumn(format="localized")},
+    )  # fmt: skip
+
+
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
