@@ -20,7 +20,9 @@ LENGTHS = (16, 4_096, 131_072)
 
 
 def _import_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", help="the path of a config.json, or of a GGUF file")
+    parser.add_argument("config", nargs="?", default=None, help="the path of a config.json, or of a GGUF file")
+    parser.add_argument("--hub", default=None, metavar="ORG/NAME", help="a hub id instead of a file (KVPLAN_HUB=1)")
+    parser.add_argument("--revision", default="main", help="the branch, tag or commit, with --hub")
     parser.add_argument("--quant-config", default=None, help="the hf_quant_config.json beside it")
     parser.add_argument("--index", default=None, help="the model.safetensors.index.json beside it, to compare with")
     parser.add_argument("--name", default=None, help="how to call the model (default: its model_type)")
@@ -34,7 +36,7 @@ def _import_command(parser: argparse.ArgumentParser) -> None:
 
 def run_import(options: argparse.Namespace) -> int:
     """`import`: what a config or a GGUF file was understood as; saved as a preset where asked."""
-    model = _imported(Path(options.config), options)
+    model = _imported_from_hub(options) if options.hub is not None else _imported(options)
     print("\n".join([*model_head(model), f"  layers {kinds_sentence(model)}", *(f"* {note}" for note in model.notes)]))
     if options.save is not None:
         named = replace(model, id=preset_id(options.id or options.name or model.model_type))
@@ -43,7 +45,23 @@ def run_import(options: argparse.Namespace) -> int:
     return FITS
 
 
-def _imported(path: Path, options: argparse.Namespace) -> Model:
+def _imported_from_hub(options: argparse.Namespace) -> Model:
+    given = {"a path": options.config, "--quant-config": options.quant_config, "--index": options.index}
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise InputError(f"--hub reads all files of a repository; {wrong[0]} cannot stand beside it")
+    from kvplan.importer import hub, import_config
+
+    files = hub.fetch_repo(options.hub, options.revision)
+    return import_config(
+        files.config, files.companion, files.index, name=options.name or options.hub.partition("/")[2],
+        dtype=options.dtype, measure=options.measure, estimate=options.estimate, source=files.source,
+    )  # fmt: skip
+
+
+def _imported(options: argparse.Namespace) -> Model:
+    if options.config is None:
+        raise InputError("which model? Give the path of a config.json or of a GGUF file, or --hub ORG/NAME")
+    path = Path(options.config)
     if is_gguf(options.config):
         _refuse_for_gguf(options)
         from kvplan.importer.gguf import import_gguf
