@@ -210,7 +210,9 @@ def _end_note(text: str, size: int, unit: str, y: float) -> Figure:
 def _weight_bar(label: str, size: int, unit: str, is_estimate: bool) -> Figure:
     pattern = {family.label: family.pattern for family in WEIGHT_FAMILIES}[label]
     if is_estimate:
-        return _as_estimate(_bar(f"{label}, estimate", size, unit, BLUE, pattern or "/", group="Weights: "))
+        short = label.partition(",")[0]  # what the legend has room for; the hover says it in full
+        bar = _as_estimate(_bar(f"{short}, est.", size, unit, BLUE, pattern or "/"))
+        return bar | {"hovertemplate": f"Weights: {label}, an estimate<br>%{{customdata[1]}}<extra></extra>"}
     return _bar(label, size, unit, BLUE, pattern, group="Weights: ")
 
 
@@ -320,7 +322,7 @@ def _curve_marks(p: MemoryPlan, unit: str) -> list[Figure]:
         marks.append(_point("Crossover: cache as large as weights", crossover, size, unit, BLUE, "diamond"))
     if longest and longest <= 2**22:
         size = p.stages[p.stage].total_bytes(longest, p.scenario.batch_size)
-        marks.append(_point("Longest context that fits", longest, size, unit, VERMILLION, "triangle-down"))
+        marks.append(_point("Longest context that fits", longest, size, unit, GREEN, "triangle-down"))
     return marks
 
 

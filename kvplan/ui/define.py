@@ -18,7 +18,7 @@ from kvplan.presets import dump_toml, gpu_to_table, model_to_table
 from kvplan.ui import words
 from kvplan.ui.address import BIND, take_scenario
 from kvplan.ui.fields import AS_TRAINED
-from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, own_id
+from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, model_label, own_id
 from kvplan.ui.starting import left_out, starting_values, without_place
 from kvplan.units import format_params, parse_bytes
 
@@ -116,7 +116,7 @@ def ask_sizes(sizes: tuple[Size, ...]) -> dict[str, Any]:
 def ask_model() -> None:
     st.selectbox(
         "Start from", model_ids(), None, key="own_start", placeholder="nothing", on_change=take_preset,
-        persist_state="session",
+        persist_state="session", format_func=model_label,
     )  # fmt: skip
     _say_without_place()
     st.text_input("Name", "My 3B", key=_key("name"), max_chars=80, persist_state="session")

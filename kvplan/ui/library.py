@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count
 from typing import Any, TypeVar
 
 import streamlit as st
 
-from kvplan.errors import InputError, PresetError
+from kvplan.errors import InputError, KvplanError, PresetError
 from kvplan.hardware import Gpu
 from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, Preset, is_in_library, kind_of
 from kvplan.model import Model
@@ -54,6 +55,39 @@ def model_ids() -> list[str]:
 def gpu_ids() -> list[str]:
     """Own GPUs first, then presets."""
     return [*own_gpus(), *list_gpus()]
+
+
+def model_label(name: str) -> str:
+    """What a list shows for a model: its name, by which people look for it, and its id."""
+    own = own_models().get(name)
+    return _label(name, _name_of_model(name) if own is None else own.name)
+
+
+def gpu_label(name: str) -> str:
+    """What a list shows for a GPU: its name and its id."""
+    own = own_gpus().get(name)
+    return _label(name, _name_of_gpu(name) if own is None else own.name)
+
+
+def _label(name: str, title: str | None) -> str:
+    return name if title is None else f"{title} · {name}"
+
+
+@lru_cache(maxsize=4096)
+def _name_of_model(name: str) -> str | None:
+    """A preset's name, or None for what is no preset that can be read."""
+    try:
+        return load_model(name).name
+    except KvplanError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _name_of_gpu(name: str) -> str | None:
+    try:
+        return load_gpu(name).name
+    except KvplanError:
+        return None
 
 
 def find_model(name: str | None) -> Model:

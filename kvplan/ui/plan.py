@@ -22,11 +22,13 @@ from kvplan.explain import (
     weight_terms,
 )
 from kvplan.fleet import fewest_gpus
-from kvplan.plan import MemoryPlan, plan
+from kvplan.plan import MemoryPlan, node_sentence, plan
 from kvplan.suggest import suggestions
 from kvplan.sweep import sweep
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
+from kvplan.ui.plan_engine import show_engine
+from kvplan.ui.plan_overheads import show_overheads
 from kvplan.ui.sidebar import current_or_stop, unit
 from kvplan.units import counted
 
@@ -34,6 +36,8 @@ from kvplan.units import counted
 def show_answer(p: MemoryPlan) -> None:
     st.header(p.sentence_in(unit()), divider="green" if p.fits else "red", anchor=False)
     st.text(words.about(p.scenario))
+    if lying := node_sentence(p.scenario):
+        st.text(lying)
     words.where_to_change()
     lesson = st.session_state.pop("lesson", None)
     if lesson is not None:
@@ -44,8 +48,9 @@ def show_answer(p: MemoryPlan) -> None:
 
 def show_memory(p: MemoryPlan) -> None:
     words.show_chart(charts.memory_bar(p, unit()), "Memory of one GPU: weights, KV cache, overhead and free", "memory")
-    weights = "Blue segments are the weights, by role; hatching on an empty ground is an estimate."
-    st.caption(f"{weights}{overhead_words(p)}")
+    guessed = p.runtime.is_estimate or p.scenario.model.is_estimate
+    look = "; hatching on an empty ground is an estimate" if guessed else ""
+    st.caption(f"Blue segments are the weights, by role{look}.{overhead_words(p)}")
 
 
 def overhead_words(p: MemoryPlan) -> str:
@@ -179,7 +184,9 @@ answer = plan(current_or_stop())
 show_answer(answer)
 show_memory(answer)
 show_limits(answer)
+show_overheads(answer)
 show_suggestions(answer)
+show_engine(answer)
 show_next()
 show_curve(answer)
 show_layers(answer)

@@ -123,6 +123,7 @@ def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[st
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str | None = None) -> None:
     """A short table of words, shown whole."""
+    _leave_room()
     st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, height="content", key=key)
 
 
@@ -133,6 +134,7 @@ def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
         for name, kind in table.dtypes.items()
         if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
     }
+    _leave_room()
     st.dataframe(table, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table", placeholder=UNKNOWN)
 
 
@@ -172,14 +174,19 @@ def show_source(source: str, is_trusted: bool) -> None:
 def home() -> str:
     """The address of the Plan page, as this visitor reaches it."""
     here = urlsplit(st.context.url or "")
-    return f"{here.scheme}://{here.netloc}/" if here.netloc else "/"
+    return f"{here.scheme}://{here.netloc}{here.path.rstrip('/')}/" if here.netloc else "/"
+
+
+def _leave_room() -> None:
+    """Room above a table for its toolbar, which on a touch screen stands there all the time."""
+    st.space("xsmall")
 
 
 def show_beside(things: Mapping[str, Sequence[tuple[str, str]]], key: str) -> None:
     """Facts of two or three things in one table: a row for each fact, a column for each thing."""
     facts = {name: dict(rows) for name, rows in things.items()}
     names = list(dict.fromkeys(what for rows in facts.values() for what in rows))
-    table = [(what, *(rows.get(what, "") for rows in facts.values())) for what in names]
+    table = [(what, *(rows.get(what, "none") for rows in facts.values())) for what in names]
     show_facts(table, ("what", *facts), key)
 
 
