@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
+from kvplan.attention import first_true
 from kvplan.engines.budget import PoolBudget
-from kvplan.engines.launch import Launch, llamacpp_options_of
+from kvplan.engines.launch import Launch, llamacpp_cache, llamacpp_options_of
 from kvplan.engines.llamacpp import allocated, ollama_context
-from kvplan.engines.overheads import compute_buffer, cuda_contexts
+from kvplan.engines.overheads import Overhead, compute_buffer, cuda_contexts
 from kvplan.model import Layer, as_weight_format
+
+MAX_SLOTS = 2**20
+"""More parallel requests than any server takes."""
 
 STAYS_ON_CPU = frozenset({"embedding", "position_embedding", "per_layer_embedding"})
 """Tables that llama.cpp looks up in main memory; a tied one is copied to the GPU as the head."""
@@ -19,7 +23,7 @@ def slots_budget(launch: Launch) -> PoolBudget:
     """What weights and compute buffers leave for the cache on all GPUs together; there is no memory fraction."""
     gpus = launch.placement.num_gpus
     visible, weights = gpus * launch.gpu.usable_bytes, launch.model.weight_bytes(launch.weight_dtype)
-    replaced = {part.name: part for part in launch.known}
+    replaced = {part.name: _on_all(part, gpus) for part in launch.known}
     estimates = (compute_buffer(launch.model, gpus), cuda_contexts(gpus))
     everything = replaced.get("other")
     parts = (everything,) if everything else tuple(replaced.get(part.name, part) for part in estimates)
@@ -34,6 +38,20 @@ def slots_budget(launch: Launch) -> PoolBudget:
         pool_bytes=max(0, left - sum(part.typical for part in parts)),
         high_bytes=max(0, left - sum(part.low for part in parts)),
     )
+
+
+def _on_all(part: Overhead, gpus: int) -> Overhead:
+    return replace(part, low=gpus * part.low, typical=gpus * part.typical, high=gpus * part.high)
+
+
+def most_slots(launch: Launch, room_bytes: int) -> int:
+    """Parallel requests of the launch's context whose cells fit into `room_bytes`."""
+
+    def bytes_for(slots: int) -> int:
+        return llamacpp_cache(replace(launch, batch_size=slots))[0].total_bytes
+
+    beyond = first_true(lambda slots: bytes_for(max(1, slots)) > room_bytes, MAX_SLOTS)
+    return MAX_SLOTS if beyond is None else max(0, beyond - 1)
 
 
 def layers_on_gpu(launch: Launch) -> int:

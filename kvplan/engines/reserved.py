@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity
-from kvplan.engines.launch import Launch, budget_of, capacity_of, require_supported
+from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_cache, require_supported
 from kvplan.engines.offload import slots_budget
 from kvplan.engines.overheads import Overhead
 from kvplan.engines.registry import ENGINES, engine
@@ -39,11 +39,6 @@ class Reserved:
     high: EngineCapacity
     budget: PoolBudget | None
 
-    @property
-    def fits(self) -> bool:
-        """Whether the typical memory holds all that is set aside, so that no request waits."""
-        return self.bytes <= self.typical.pool_bytes
-
 
 def reserved_of(launch: Launch, room_bytes: int) -> Reserved:
     """What the server of `launch` sets aside.
@@ -57,6 +52,21 @@ def reserved_of(launch: Launch, room_bytes: int) -> Reserved:
         found = capacity_of(launch, max(0, room_bytes))
         return Reserved(found.needed_bytes * launch.replica_requests, found, found, found, None)
     return (_slots if launch.engine in HAS_SLOTS else _paged)(launch)
+
+
+def holds_all(launch: Launch, room_bytes: int) -> bool:
+    """Whether every request of `launch` is held at once, with typical overheads: `reserved_of` without its searches.
+
+    Raises as `reserved_of` does.
+    """
+    require_supported(launch)
+    if launch.engine in HAS_SLOTS:
+        return llamacpp_cache(launch)[0].total_bytes <= slots_budget(launch).pool_bytes
+    if engine(launch.engine).memory == "tensors":
+        return launch.replica_requests * capacity_of(launch, 0).needed_bytes <= room_bytes
+    budget = budget_of(launch)
+    found = capacity_of(launch, budget.pool_bytes)
+    return not budget.shortfall_bytes and found.max_concurrency >= launch.replica_requests
 
 
 def _paged(launch: Launch) -> Reserved:
@@ -77,14 +87,14 @@ def _three(launch: Launch, budget: PoolBudget) -> tuple[EngineCapacity, ...]:
 
 
 def overhead_parts(launch: Launch) -> tuple[Overhead, ...]:
-    """Everything besides weights and cache: the parts that are known, and estimates of those that are not.
+    """Everything besides weights and cache on one GPU: the parts that are known, and estimates of those that are not.
 
-    On one GPU, or with slots on all GPUs together. Of an engine that takes what requests need there are no
-    estimates, only what is known.
+    Of an engine that takes what requests need there are no estimates, only what is known.
     """
     if engine(launch.engine).memory == "tensors":
         return launch.known
-    budget = slots_budget(launch) if launch.engine in HAS_SLOTS else budget_of(launch)
+    alone = replace(launch, placement=ONE_GPU)
+    budget = slots_budget(alone) if launch.engine in HAS_SLOTS else budget_of(launch)
     return (*budget.overheads, *budget.outside)
 
 

@@ -16,7 +16,7 @@ from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
 from kvplan.suggest import launch_of
 from kvplan.ui import words
-from kvplan.ui.engine_server import LOG_OVERHEAD
+from kvplan.ui.engine_overheads import take_overhead
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.sidebar import unit
 from kvplan.units import format_bytes, format_exact_bytes
@@ -146,12 +146,6 @@ def _offer_overhead(scenario: Scenario, parts: tuple[Overhead, ...]) -> None:
 
 def _origin(part: Overhead) -> str:
     return part.source if part.measured else "an estimate"
-
-
-def take_overhead(total: int, parts: tuple[Overhead, ...]) -> None:
-    """Give the shared scenario the log's overhead. Runs before the page does."""
-    st.session_state["overhead"] = str(total)
-    st.session_state[LOG_OVERHEAD] = (total, parts)
 
 
 def _show_figures(figures: LogFigures) -> None:

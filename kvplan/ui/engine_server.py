@@ -2,52 +2,77 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pandas as pd
 import streamlit as st
 
 from kvplan import charts
+from kvplan.dtypes import kv_dtype
 from kvplan.engines import ENGINES
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity
 from kvplan.engines.commands import command
 from kvplan.engines.launch import Launch
 from kvplan.engines.lines import predicted_lines
-from kvplan.engines.overheads import Overhead, measured
-from kvplan.engines.reserved import HAS_POOL, HAS_SLOTS, Reserved, reserved_of
+from kvplan.engines.offload import most_slots
+from kvplan.engines.overheads import Overhead
+from kvplan.engines.reserved import HAS_POOL, HAS_SLOTS, Reserved
+from kvplan.engines.support import cache_dtypes, why_no_cache
 from kvplan.errors import KvplanError, shorten
 from kvplan.plan import MemoryPlan, Scenario, plan
-from kvplan.suggest import launch_of, suggestions
+from kvplan.serving import Serving, serve, server_suggestions
 from kvplan.ui import words
 from kvplan.ui.address import BIND, ENGINE, take_scenario
+from kvplan.ui.engine_overheads import known_overheads
 from kvplan.ui.sidebar import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 Shown = TypeVar("Shown")
 
-Rest = Callable[[], None] | None
-"""What of a part is to be shown further below."""
-
-LOG_OVERHEAD = "log_overhead"
-"""Where the session keeps (total, parts) of the overhead that was taken from a log."""
+MOST_OFFERED = 4
+"""Cache dtypes that are offered where the plan's is not one of the engine's; its default is the first."""
 
 
 def show_server(scenario: Scenario) -> None:
-    """The whole view, for the engine that is chosen in it."""
-    launch = ask_launch(scenario)
-    label = ENGINES[launch.engine].label
-    start = _part(f"{label} is not started so", lambda: command(launch))
-    details = _part(f"{label} cannot hold this cache", lambda: _show_memory(scenario, launch))
-    _show_suggestions(scenario.with_changes(engine=launch.engine))
+    """The whole view, for the engine that is chosen in it. Of what an engine cannot serve nothing is counted."""
+    asked = ask_server()
+    known = known_overheads(scenario, asked.engine)
+    try:
+        serving = serve(scenario, asked.engine, asked.version, known)
+    except KvplanError as error:
+        show_refusal(scenario, asked.engine, error)
+        return
+    start = _part("It is not started by a command", lambda: command(serving.launch))
+    details = show_memory(serving)
+    show_server_suggestions(serving, "engine")
     if start is not None:  # what is not started prints nothing
         st.subheader("Start it with", anchor=False)
-        st.code(start, language="bash", wrap_lines=True)
-        st.subheader("What it will print", anchor=False)
-        _part("There are no lines for this", lambda: _show_lines(launch))
-    if details is not None:
-        details()
+        show_start(serving.launch, start)
+    details()
+
+
+def show_refusal(scenario: Scenario, engine: str, error: KvplanError) -> None:
+    """Why the engine cannot serve the plan, and the cache dtypes that it has as buttons."""
+    words.show_error(error, f"{ENGINES[engine].label} cannot serve this plan, so nothing is counted for it")
+    if not why_no_cache(engine, scenario.planned_model, kv_dtype(scenario.kv_dtype)):
+        return
+    with st.container(horizontal=True):
+        for name in cache_dtypes(engine, scenario.planned_model)[:MOST_OFFERED]:
+            with contextlib.suppress(KvplanError):  # one that the model's layers cannot be kept in
+                st.button(
+                    f"Store the cache as {name}", key=f"cache_{engine}_{name}", on_click=take_scenario,
+                    args=(scenario.with_changes(kv_dtype=name),),
+                )  # fmt: skip
+
+
+def show_start(launch: Launch, start: str) -> None:
+    """The command, and the lines that the engine will print."""
+    st.code(start, language="bash", wrap_lines=True)
+    st.subheader("What it will print", anchor=False)
+    _part("There are no lines for this", lambda: _show_lines(launch))
 
 
 def _part(trouble: str, show: Callable[[], Shown]) -> Shown | None:
@@ -59,8 +84,15 @@ def _part(trouble: str, show: Callable[[], Shown]) -> Shown | None:
         return None
 
 
-def ask_launch(scenario: Scenario) -> Launch:
-    """The server: the scenario with its engine, a version, and the overheads that are known."""
+class Asked(NamedTuple):
+    """The engine that is chosen, and its version where one is written."""
+
+    engine: str
+    version: str | None
+
+
+def ask_server() -> Asked:
+    """Which engine, and which version of it."""
     asked = st.query_params.get(ENGINE)
     if asked is not None and asked not in ENGINES:
         st.warning(
@@ -76,52 +108,42 @@ def ask_launch(scenario: Scenario) -> Launch:
                 "vLLM version", key="engine_version", max_chars=40, width=160, bind=BIND, placeholder="newest known",
                 help="As vLLM prints it, such as 0.11 or 0.20.1: what it reserves and prints has changed over time.",
             )  # fmt: skip
-    return launch_of(scenario, engine, (version or "").strip() or None, known_overheads(scenario, engine))
-
-
-def known_overheads(scenario: Scenario, engine: str) -> tuple[Overhead, ...]:
-    """The sidebar's overhead, in the parts of the log that it was taken from; nothing where it is an estimate.
-
-    Undivided it says nothing of SGLang's pool: most of it lies outside the fraction that holds weights and pool.
-    """
-    if scenario.overhead_bytes is None:
-        return ()
-    total, parts = st.session_state.get(LOG_OVERHEAD, (None, ()))
-    if total == scenario.overhead_bytes:
-        return tuple(parts)
-    return () if engine == "sglang" else (measured("other", scenario.overhead_bytes, "given in the sidebar"),)
+    return Asked(engine, (version or "").strip() or None)
 
 
 # --------------------------------------------------------------------------------------------------------- memory
 
 
-def _show_memory(scenario: Scenario, launch: Launch) -> Rest:
-    """The answer and its numbers; how the pool comes about is for further below."""
-    here = plan(scenario)
-    room = (here.capacity_bytes - here.weight_bytes - here.overhead_bytes) * scenario.num_gpus
-    found = reserved_of(launch, room)
-    budget = found.budget
+def show_memory(serving: Serving) -> Callable[[], None]:
+    """The answer and its numbers; what is returned shows how the memory comes about, for further below."""
+    launch, found, budget = serving.launch, serving.reserved, serving.reserved.budget
     if budget is None:
-        _show_allocated(plan(scenario.with_changes(tensor_parallel=1, pipeline_parallel=1)), launch, found)
-        return None
-    _show_paged(here, launch, found, budget)
-    if scenario.overhead_bytes is not None and not launch.known:
+        _show_allocated(serving, plan(serving.scenario), "on each GPU")
+        return lambda: None
+    if launch.engine in HAS_SLOTS:
+        alone = serving.scenario.with_changes(tensor_parallel=1, pipeline_parallel=1)
+        _show_allocated(serving, plan(alone), "on all GPUs together")
+    else:
+        _show_paged(serving, budget)
+    if serving.scenario.overhead_bytes is not None and not launch.known:
         st.text(
             "Note: the sidebar's overhead is one figure, of which most lies outside this engine's fraction: not used"
         )
     return lambda: _show_pool(found, budget)
 
 
-def _show_paged(here: MemoryPlan, launch: Launch, found: Reserved, budget: PoolBudget) -> None:
+def _show_paged(serving: Serving, budget: PoolBudget) -> None:
+    launch, found, here = serving.launch, serving.reserved, plan(serving.scenario)
     sentence = _paged_sentence(launch, found.typical, budget)
-    st.subheader(sentence, divider=_color(found.typical.max_concurrency, launch.batch_size), anchor=False)
+    color = _color(found.typical.max_concurrency, launch.replica_requests)
+    st.subheader(sentence, divider=color, anchor=False)
     words.show_numbers([*_two_numbers(here, launch, found, "on each GPU"), *_capacity_numbers(launch, found.typical)])
     _show_bars(_pool_sizes(here, found), "on each GPU")
     _show_notes(found.typical.notes)
 
 
 def _show_pool(found: Reserved, budget: PoolBudget) -> None:
-    st.subheader("Where the pool comes from", anchor=False)
+    st.subheader("Where the memory comes from", anchor=False)
     st.text(_pool_sentence(budget))
     words.show_table(_pool_table(found), "pool")
     st.subheader("Overheads", anchor=False)
@@ -147,39 +169,48 @@ def _paged_sentence(launch: Launch, found: EngineCapacity, budget: PoolBudget) -
     if not found.admits_one:
         needed, pool = format_bytes(found.needed_bytes, unit()), format_bytes(found.pool_bytes, unit())
         return f"{label} cannot hold one request of {tokens}: it needs {needed} of a pool of {pool}"
-    room = f"{label} has room for {found.max_concurrency:,.2f} requests of {tokens}"
-    if found.max_concurrency < launch.batch_size:
+    room = f"{label} has room for {found.total_concurrency:,.2f} requests of {tokens}"
+    if found.max_concurrency < launch.replica_requests:
         return f"{room} at once; of the {launch.batch_size:,} of the plan the others wait"
     return f"{room} at once; the plan asks for {launch.batch_size:,}"
 
 
-def _show_allocated(whole: MemoryPlan, launch: Launch, found: Reserved) -> None:
-    room, everywhere = found.typical.pool_bytes, "on all GPUs together"
-    color = "green" if found.bytes <= room else "red"
-    st.subheader(_allocated_sentence(launch, found), divider=color, anchor=False)
+def _show_allocated(serving: Serving, whole: MemoryPlan, where: str) -> None:
+    """An engine that takes what its requests need: does it fit into what is left?"""
+    launch, found = serving.launch, serving.reserved
+    room = found.typical.pool_bytes
+    st.subheader(_allocated_sentence(serving), divider="green" if serving.fits else "red", anchor=False)
+    if serving.offload:
+        st.text(serving.offload)
     longest = found.typical.longest_context
-    each = "every slot" if launch.engine in HAS_SLOTS else "one request alone"
-    words.show_numbers(
-        [
-            *_two_numbers(whole, launch, found, everywhere),
-            words.Number("Room", format_bytes(room, unit()), f"What weights and typical overhead leave, {everywhere}."),
-            words.Number("Longest request", words.tokens(longest), f"Tokens of {each} that this room holds."),
-        ]
-    )
-    _show_bars({"resident": whole.cache_bytes, "reserved": found.bytes, "room": room}, everywhere)
+    slots = launch.engine in HAS_SLOTS
+    each = "every slot" if slots else "one request alone"
+    shown = [
+        *_two_numbers(whole, launch, found, where),
+        words.Number("Room", format_bytes(room, unit()), f"What weights and typical overhead leave, {where}."),
+        words.Number("Longest request", words.tokens(longest), f"Tokens of {each} that this room holds."),
+    ]
+    if slots:
+        help_text = "Requests at once of this context, each with a slot of its own, that this room holds."
+        shown.append(words.Number("Most slots", f"{most_slots(launch, room):,}", help_text))
+    words.show_numbers(shown)
+    _show_bars({"resident": whole.cache_bytes, "reserved": found.bytes, "room": room}, where)
     _show_notes(found.typical.notes)
 
 
-def _allocated_sentence(launch: Launch, found: Reserved) -> str:
-    size, room = (format_bytes(size, unit()) for size in (found.bytes, found.typical.pool_bytes))
-    wanted = f"{words.counted(launch.batch_size, 'request')} of {launch.context_length:,} tokens"
-    verdict = "fits into" if found.bytes <= found.typical.pool_bytes else "does not fit into"
-    return f"{ENGINES[launch.engine].label} takes {size} for {wanted}: {verdict} the {room} that are left"
+def _allocated_sentence(serving: Serving) -> str:
+    launch, found = serving.launch, serving.reserved
+    taken, room = (format_bytes(size, unit()) for size in (found.bytes, found.typical.pool_bytes))
+    wanted = f"{words.counted(launch.replica_requests, 'request')} of {launch.context_length:,} tokens"
+    verdict = "fits into" if serving.fits else "does not fit into"
+    return f"{ENGINES[launch.engine].label} takes {taken} for {wanted}: {verdict} the {room} that are left"
 
 
 def _two_numbers(here: MemoryPlan, launch: Launch, found: Reserved, where: str) -> Iterable[words.Number]:
     """Resident and reserved: two numbers that answer two questions."""
-    wanted = f"{words.counted(launch.batch_size, 'request')} of {launch.context_length:,} tokens"
+    copies = launch.placement.data_parallel
+    of_one = f" of one of {copies:,} replicas" if copies > 1 else ""
+    wanted = f"{words.counted(launch.replica_requests, 'request')} of {launch.context_length:,} tokens{of_one}"
     yield words.Number(
         "Resident",
         format_bytes(here.cache_bytes, unit()),
@@ -230,8 +261,8 @@ def _pool_sentence(budget: PoolBudget) -> str:
     sizes = (budget.visible_bytes, budget.requested_bytes, budget.weight_bytes)
     visible, requested, weights = (format_bytes(size, unit()) for size in sizes)
     return (
-        f"Of {visible} that a program can use on this GPU the engine may take {requested}; weights take {weights}, "
-        "and the pool is what the overheads below leave of the rest."
+        f"Of {visible} that a program can use there the engine may take {requested}; weights take {weights}, "
+        "and the overheads below leave the rest."
     )
 
 
@@ -271,13 +302,21 @@ def _show_lines(launch: Launch) -> None:
         )
 
 
-def _show_suggestions(scenario: Scenario) -> None:
-    found = suggestions(scenario)
-    if not found:
+def show_server_suggestions(serving: Serving, key: str) -> None:
+    """The smallest single changes with which the engine holds every request at once; nothing where it does.
+
+    key  tells the buttons of one page from those of another
+    """
+    if serving.fits:
         return
-    st.subheader("What would make the plan fit", anchor=False)
-    st.caption("By resident bytes, each change alone. What the engine reserves is said above, also after a change.")
+    label = ENGINES[serving.launch.engine].label
+    st.subheader(f"What would make {label} hold it all at once", anchor=False)
+    st.caption(f"By what {label} reserves, with typical overheads; each change alone.")
+    found = server_suggestions(serving)
     for suggestion in found:
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.button("Apply", key=f"engine_{suggestion.lever}", on_click=take_scenario, args=(suggestion.scenario,))
+            changed = suggestion.serving.scenario
+            st.button("Apply", key=f"{key}_{suggestion.lever}", on_click=take_scenario, args=(changed,))
             st.text(suggestion.sentence)
+    if not found:
+        st.text("No single change is enough.")
