@@ -554,10 +554,10 @@ def _to_table(made: object) -> dict[str, Any]:
 
 def model_to_table(model: Model) -> dict[str, Any]:
     """`model` as the table of a preset file."""
-    table = {"schema": SCHEMA, **_to_table(replace(model, layers=())), "num_params": model.num_params}  # runs below
+    known = {item.name for item in fields(ModelFields)}
+    plain = {key: value for key, value in _to_table(replace(model, layers=())).items() if key in known}
+    table = {"schema": SCHEMA, **plain, "num_params": model.num_params}
     weights = table.pop("weights", [])
-    del table["layers"]
-    table.pop("id", None)
     names = _layer_names(model)
     table["layers"] = [f"{count} x {names[layer]}" for layer, count in model.layer_runs]
     table["weights"] = weights
@@ -590,7 +590,7 @@ def model_from_table(table: Table, where: str, name: str = "") -> Model:
     order = _many(_text)(rest.pop("layers", None), place.at("layers"))
     layers = _expand(order, made, place.at("layers"))
     stated = rest.pop("num_params", None)
-    shell = _build(_ModelFields, rest, place)
+    shell = _build(ModelFields, rest, place)
     try:
         model = Model(layers=layers, id=name, **{item.name: getattr(shell, item.name) for item in fields(shell)})
     except InputError as error:
@@ -601,7 +601,7 @@ def model_from_table(table: Table, where: str, name: str = "") -> Model:
 
 
 @dataclass(frozen=True, slots=True)
-class _ModelFields:
+class ModelFields:
     """The plain fields of a model preset."""
 
     name: str

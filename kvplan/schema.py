@@ -10,9 +10,9 @@ from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.hardware import Gpu, Node, Price
 from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind
-from kvplan.model import ROLES, Layer, Model, WeightGroup
+from kvplan.model import ROLES, Layer, WeightGroup
 from kvplan.plan import Scenario
-from kvplan.presets import SCHEMA, ScenarioPreset
+from kvplan.presets import SCHEMA, ModelFields, ScenarioPreset
 
 Schema = dict[str, Any]
 
@@ -121,7 +121,7 @@ def _model_schema() -> Schema:
         "weights": weights,
         "cache": {"oneOf": [_cache(kind) for kind in LAYER_KINDS.values()]},
     }
-    return _with(_of(Model, ("id", "layers")), own, ["schema", "layers", "layer"]) | {"$defs": parts}
+    return _with(_of(ModelFields), own, ["schema", "layers", "layer"]) | {"$defs": parts}
 
 
 def _gpu_schema() -> Schema:
