@@ -504,7 +504,7 @@ def _warnings(scenario: Scenario) -> list[str]:
         found.append(f"The usable memory of {scenario.gpu.name} is an estimate: {scenario.gpu.usable_basis}")
     if scenario.gpu.confidence == "low":
         found.append(f"The figures of {scenario.gpu.name} are poorly sourced")
-    node = largest_node(scenario.gpu)
+    node = largest_node(scenario.gpu) if scenario.tensor_parallel > (scenario.gpu.node_gpus or 1) else None
     if node is not None and scenario.tensor_parallel > node:
         most = counted(node, "GPU")
         found.append(f"tensor_parallel {scenario.tensor_parallel} is more than the {most} of the largest node known")

@@ -85,7 +85,8 @@ def library_dirs() -> tuple[Path, ...]:
 
 def keeps_own_among_shipped() -> bool:
     """Whether this server saves into the very folder that kvplan ships, since it was given no other."""
-    return presets_dir().resolve() == SHIPPED
+    own = presets_dir()
+    return own == SHIPPED or own.resolve() == SHIPPED  # resolving asks the disk for every part of the path
 
 
 def shipped_file(folder: str, name: str) -> Path:

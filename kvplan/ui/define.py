@@ -116,7 +116,7 @@ def ask_sizes(sizes: tuple[Size, ...]) -> dict[str, Any]:
 def ask_model() -> None:
     st.selectbox(
         "Start from", model_ids(), None, key="own_start", placeholder="nothing", on_change=take_preset,
-        persist_state="session", format_func=model_label,
+        persist_state="session", format_func=model_labels(),
     )  # fmt: skip
     _say_without_place()
     st.text_input("Name", "My 3B", key=_key("name"), max_chars=80, persist_state="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count
@@ -57,37 +57,37 @@ def gpu_ids() -> list[str]:
     return [*own_gpus(), *list_gpus()]
 
 
-def model_label(name: str) -> str:
-    """What a list shows for a model: its name, by which people look for it, and its id."""
-    own = own_models().get(name)
-    return _label(name, _name_of_model(name) if own is None else own.name)
+def model_labels() -> Callable[[str], str]:
+    """What a list shows for a model's id: its name, by which people look for it, and the id."""
+    own = {name: _label(name, model.name) for name, model in own_models().items()}
+    return lambda name: own.get(name) or _model_label(name)
 
 
-def gpu_label(name: str) -> str:
-    """What a list shows for a GPU: its name and its id."""
-    own = own_gpus().get(name)
-    return _label(name, _name_of_gpu(name) if own is None else own.name)
+def gpu_labels() -> Callable[[str], str]:
+    """What a list shows for a GPU's id: its name and the id."""
+    own = {name: _label(name, gpu.name) for name, gpu in own_gpus().items()}
+    return lambda name: own.get(name) or _gpu_label(name)
 
 
-def _label(name: str, title: str | None) -> str:
-    return name if title is None else f"{title} · {name}"
-
-
-@lru_cache(maxsize=4096)
-def _name_of_model(name: str) -> str | None:
-    """A preset's name, or None for what is no preset that can be read."""
-    try:
-        return load_model(name).name
-    except KvplanError:
-        return None
+def _label(name: str, title: str) -> str:
+    return f"{title} · {name}"
 
 
 @lru_cache(maxsize=4096)
-def _name_of_gpu(name: str) -> str | None:
+def _model_label(name: str) -> str:
+    """The label of a preset; what is none that can be read keeps its id."""
     try:
-        return load_gpu(name).name
+        return _label(name, load_model(name).name)
     except KvplanError:
-        return None
+        return name
+
+
+@lru_cache(maxsize=4096)
+def _gpu_label(name: str) -> str:
+    try:
+        return _label(name, load_gpu(name).name)
+    except KvplanError:
+        return name
 
 
 def find_model(name: str | None) -> Model:

@@ -17,7 +17,7 @@ from kvplan.share import YES_NO
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.address import BIND, ENGINE, say_once, take_scenario
 from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field
-from kvplan.ui.library import find_gpu, find_model, gpu_ids, gpu_label, model_ids, model_label
+from kvplan.ui.library import find_gpu, find_model, gpu_ids, gpu_labels, model_ids, model_labels
 from kvplan.ui.nodes import choose_node
 from kvplan.ui.words import show_error
 from kvplan.ui.words import unit as unit
@@ -194,7 +194,7 @@ def _choice(field: Field, options: list[str], **more: Any) -> None:
 
 
 def _model(field: Field) -> None:
-    _choice(field, model_ids(), on_change=_model_changed, format_func=model_label)
+    _choice(field, model_ids(), on_change=_model_changed, format_func=model_labels())
 
 
 def _model_changed() -> None:
@@ -203,7 +203,7 @@ def _model_changed() -> None:
 
 
 def _gpu(field: Field) -> None:
-    _choice(field, gpu_ids(), format_func=gpu_label)
+    _choice(field, gpu_ids(), format_func=gpu_labels())
 
 
 def _gpu_count(field: Field) -> None:
@@ -261,7 +261,7 @@ def _overhead(field: Field) -> None:
 
 
 def _draft(field: Field) -> None:
-    _choice(field, [NO_DRAFT, *model_ids()], format_func=model_label)
+    _choice(field, [NO_DRAFT, *model_ids()], format_func=model_labels())
 
 
 _WIDGETS = {
