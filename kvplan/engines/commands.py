@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kvplan.engines.launch import Launch, require_supported
 from kvplan.engines.llamacpp import cache_type_name, ollama_context
-from kvplan.engines.support import CACHE_WORDS, default_cache_dtype
+from kvplan.engines.support import CACHE_WORDS, TRANSFORMERS, default_cache_dtype
 from kvplan.errors import InputError
 
 _REPOSITORY = re.compile(r"huggingface\.co/([\w.-]{1,96}/[\w.-]{1,96})")
@@ -22,6 +22,31 @@ def command(launch: Launch) -> str:
     if launch.engine not in _COMMANDS:
         raise InputError(f"{launch.engine} is not started by a command; it is called from Python")
     return shlex.join(_COMMANDS[launch.engine](launch))
+
+
+def start_text(launch: Launch) -> tuple[str, str]:
+    """How the engine is started or called, and the language of that text: bash or python. Raises as `command` does."""
+    if launch.engine in _COMMANDS:
+        return command(launch), "bash"
+    return python_call(launch), "python"
+
+
+def python_call(launch: Launch) -> str:
+    """The call of transformers, in whose own process the model runs. Raises InputError where it cannot serve so."""
+    require_supported(launch)
+    if launch.engine not in TRANSFORMERS:
+        raise InputError(f"{launch.engine} is started by a command and not called from Python")
+    gpus, dtype = launch.placement.tensor_parallel, CACHE_WORDS[launch.engine][launch.kv.name]
+    spread = 'tp_plan="auto"' if gpus > 1 else 'device_map="cuda"'
+    static = ', cache_implementation="static"' if launch.engine == "transformers-static" else ""
+    lines = [
+        *([f"# torchrun --nproc-per-node {gpus} this_file.py"] if gpus > 1 else []),
+        "from transformers import AutoModelForCausalLM",
+        f'model = AutoModelForCausalLM.from_pretrained("{repository(launch)}", dtype="{dtype}", {spread})',
+        f"# inputs: {launch.batch_size:,} prompts, prompt and answer of at most {launch.context_length:,} tokens",
+        f"model.generate(**inputs, max_length={launch.context_length}{static})",
+    ]
+    return "\n".join(lines)
 
 
 def repository(launch: Launch) -> str:

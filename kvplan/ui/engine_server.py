@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
@@ -14,7 +14,7 @@ from kvplan.dtypes import kv_dtype
 from kvplan.engines import ENGINES
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity
-from kvplan.engines.commands import command
+from kvplan.engines.commands import start_text
 from kvplan.engines.launch import Launch
 from kvplan.engines.lines import predicted_lines
 from kvplan.engines.offload import most_slots
@@ -30,8 +30,6 @@ from kvplan.ui.engine_overheads import known_overheads
 from kvplan.ui.sidebar import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
-Shown = TypeVar("Shown")
-
 MOST_OFFERED = 4
 """Cache dtypes that are offered where the plan's is not one of the engine's; its default is the first."""
 
@@ -45,12 +43,10 @@ def show_server(scenario: Scenario) -> None:
     except KvplanError as error:
         show_refusal(scenario, asked.engine, error)
         return
-    start = _part("It is not started by a command", lambda: command(serving.launch))
     details = show_memory(serving)
     show_server_suggestions(serving, "engine")
-    if start is not None:  # what is not started prints nothing
-        st.subheader("Start it with", anchor=False)
-        show_start(serving.launch, start)
+    st.subheader("Start it with", anchor=False)
+    show_start(serving.launch)
     details()
 
 
@@ -68,20 +64,13 @@ def show_refusal(scenario: Scenario, engine: str, error: KvplanError) -> None:
                 )  # fmt: skip
 
 
-def show_start(launch: Launch, start: str) -> None:
-    """The command, and the lines that the engine will print."""
-    st.code(start, language="bash", wrap_lines=True)
-    st.subheader("What it will print", anchor=False)
-    _part("There are no lines for this", lambda: _show_lines(launch))
-
-
-def _part(trouble: str, show: Callable[[], Shown]) -> Shown | None:
-    """One part of the view; what is wrong with it is said, and the other parts stay."""
-    try:
-        return show()
-    except KvplanError as error:
-        words.show_error(error, trouble)
-        return None
+def show_start(launch: Launch) -> None:
+    """The command or the call, and the lines that the engine will print, where it prints any."""
+    text, language = start_text(launch)
+    st.code(text, language=language, wrap_lines=True)
+    if lines := predicted_lines(launch):
+        st.subheader("What it will print", anchor=False)
+        _show_lines(launch, lines)
 
 
 class Asked(NamedTuple):
@@ -293,8 +282,8 @@ def _show_notes(notes: Iterable[str]) -> None:
 # ---------------------------------------------------------------------------------------- lines and smallest changes
 
 
-def _show_lines(launch: Launch) -> None:
-    st.code("\n".join(predicted_lines(launch)), language=None, wrap_lines=True)
+def _show_lines(launch: Launch, lines: Sequence[str]) -> None:
+    st.code("\n".join(lines), language=None, wrap_lines=True)
     if launch.engine in HAS_POOL:
         st.caption(
             "The pool is an estimate until a log says what the overheads are; what the engine makes of a pool of known "

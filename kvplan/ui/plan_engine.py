@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kvplan.engines.commands import command
 from kvplan.errors import KvplanError
 from kvplan.plan import MemoryPlan
 from kvplan.serving import serve
@@ -27,7 +26,6 @@ def _show_server(p: MemoryPlan) -> None:
     asked = ask_server()
     try:
         serving = serve(p.scenario, asked.engine, asked.version, known_overheads(p.scenario, asked.engine))
-        start = command(serving.launch)
     except KvplanError as error:
         show_refusal(p.scenario, asked.engine, error)
         return
@@ -35,5 +33,5 @@ def _show_server(p: MemoryPlan) -> None:
     st.text(f"{serving.sentence}: {held}. This counts what the engine reserves; the plan above counts resident bytes.")
     if serving.offload:
         st.text(serving.offload)
-    show_start(serving.launch, start)
+    show_start(serving.launch)
     show_server_suggestions(serving, "serve")

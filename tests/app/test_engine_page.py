@@ -9,7 +9,9 @@ from kvplan.engines.launch import budget_of
 from kvplan.engines.lines import predicted_lines
 from kvplan.engines.overheads import measured
 from kvplan.engines.reserved import reserved_of
-from kvplan.suggest import launch_of, suggestions
+from kvplan.engines.support import default_cache_dtype
+from kvplan.serving import serve, server_suggestions
+from kvplan.suggest import launch_of
 from kvplan.units import GIB, format_bytes
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
@@ -83,12 +85,13 @@ def test_the_command_and_the_lines_are_those_of_the_engine(app, name):
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_engine_has_a_page_that_names_both_numbers(app, name):
-    page = on_engine(app, kv="fp16")
+    kv = default_cache_dtype(name, LLAMA.model)
+    page = on_engine(app, kv=kv)
     page.set(engine=name)
-    scenario = LLAMA.with_changes(kv_dtype="fp16")
-    found = reserved_of(launch_of(scenario, name), 0)
+    found = reserved_of(launch_of(LLAMA.with_changes(kv_dtype=kv), name), 0)
     assert page.metric("Resident") == "8.00 GiB"  # 8 x 8192 tokens x 2 x 32 layers x 8 heads x 128 x 2 bytes
     assert page.metric("Reserved") == format_bytes(found.bytes, "GiB")
+    assert not page.errors()
 
 
 def test_a_window_model_reserves_another_number_than_it_holds(app):
@@ -119,30 +122,78 @@ def test_the_version_changes_what_is_printed(app):
     assert codes(page)[1].splitlines() == list(predicted_lines(launch_of(LLAMA, "vllm", "0.11")))
 
 
+REFUSED = "cannot serve this plan, so nothing is counted for it"
+
+
 def test_a_version_that_is_none_is_said_in_words(app):
     page = on_engine(app)
     page.set(engine_version="latest")
-    assert page.errors()
+    assert page.errors() == [f"vLLM {REFUSED}"]
     assert "engine_version is 'latest'; write it as 0.11 or 0.20.1" in page.texts()
-    assert len(codes(page)) == 1  # the command does not depend on it
+    assert not page.run.metric
 
 
-@pytest.mark.parametrize(("name", "kv"), [("vllm", "q8_0"), ("ollama", "bf16"), ("transformers", "bf16")])
-def test_what_is_not_started_so_is_said_and_prints_nothing(app, name, kv):
-    page = on_engine(app, kv=kv)
+@pytest.mark.parametrize(
+    ("name", "address", "words"),
+    [
+        ("vllm", {"kv": "q8_0"}, "vllm has no cache dtype q8_0; choose bf16, its default"),
+        ("sglang", {"kv": "q8_0/q4_0"}, "sglang stores K and V alike"),
+        ("ollama", {"kv": "bf16"}, "ollama has no cache dtype bf16; choose fp16, its default, or q8_0, q4_0"),
+        ("llama.cpp", {"kv": "fp8"}, "llama.cpp has no cache dtype fp8"),
+        ("tensorrt-llm", {"kv": "nvfp4"}, "tensorrt-llm has no cache dtype nvfp4"),
+        ("transformers", {"kv": "fp8"}, "transformers keeps its cache in the dtype that the model is computed in"),
+        ("transformers-static", {"pp": "2"}, "transformers-static has no pipeline stages"),
+        ("llama.cpp", {"dp": "2"}, "llama.cpp has neither data nor expert parallelism"),
+        ("vllm", {"model": "qwen3-235b-a22b-fp8", "tp": "8"}, "would be cut to 192 rows"),
+    ],
+)
+def test_what_an_engine_cannot_serve_is_said_and_nothing_is_counted(app, name, address, words):
+    page = on_engine(app, **address)
     page.set(engine=name)
-    assert page.errors() == [f"{ENGINES[name].label} is not started so"]
-    assert codes(page) == []
+    assert page.errors() == [f"{ENGINES[name].label} {REFUSED}"]
+    assert any(words in text for text in page.texts()), page.texts()
+    assert (codes(page), subheads(page), list(page.run.metric)) == ([], [], [])
 
 
-def test_a_plan_too_large_is_refused_and_offers_the_smallest_changes(app):
+def test_a_cache_dtype_that_the_engine_has_is_one_click_away(app):
+    page = on_engine(app)
+    page.set(engine="ollama")
+    page.click("cache_ollama_fp16")
+    assert page.value("kv") == "fp16"
+    assert page.metric("Reserved") == "8.00 GiB"
+
+
+def test_a_plan_too_large_offers_the_smallest_changes_by_what_the_engine_reserves(app):
     page = on_engine(app, ctx="128k", batch="16", gpu="rtx-4090-24gb")
     assert "cannot hold one request" in subheads(page)[0]
-    scenario = kvplan.Scenario("llama-3.1-8b", "rtx-4090-24gb", context_length=131072, batch_size=16, engine="vllm")
-    found = suggestions(scenario)
+    scenario = kvplan.Scenario("llama-3.1-8b", "rtx-4090-24gb", context_length=131072, batch_size=16)
+    found = server_suggestions(serve(scenario, "vllm"))
+    assert found
     assert {suggestion.sentence for suggestion in found} <= set(page.texts())
-    page.click(f"engine_{found[0].lever}")
-    assert page.value("kv") == found[0].scenario.kv_dtype
+    lever = found[0].lever
+    page.click(f"engine_{lever}")
+    assert serve(found[0].serving.scenario, "vllm").fits
+    assert not any("What would make" in head for head in subheads(page))
+
+
+def test_layers_that_do_not_fit_on_the_gpu_are_said(app):
+    page = on_engine(app, model="llama-3.1-70b", kv="fp16", batch="1")
+    page.set(engine="llama.cpp")
+    assert any("start with -ngl" in text for text in page.texts())
+
+
+def test_replicas_hold_the_requests_of_all(app):
+    page = on_engine(app, dp="2")
+    found = serve(LLAMA.with_changes(data_parallel=2), "vllm").reserved.typical
+    assert f"{found.max_concurrency * 2:,.2f} requests" in subheads(page)[0]
+    assert "--data-parallel-size 2" in codes(page)[0]
+
+
+def test_transformers_is_called_from_python(app):
+    page = on_engine(app)
+    page.set(engine="transformers-static")
+    assert 'cache_implementation="static"' in codes(page)[0]
+    assert len(codes(page)) == 1  # it prints nothing about its memory
 
 
 def test_weights_that_do_not_fit_are_told_by_how_much(app):
