@@ -16,7 +16,7 @@ from kvplan.attention import CacheCurve, LayerCache, add_up, one_kv_head_count, 
 from kvplan.dtypes import KvDtype, StorageFormat, weight_format
 from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.errors import DtypeError, InputError, ParallelError, quoted
-from kvplan.units import whole_number
+from kvplan.units import format_exact_bytes, whole_number
 
 Split = Literal["copied", "rows", "columns", "kv_heads"]
 
@@ -262,6 +262,28 @@ class Shard:
         return self.dense_read_bytes + experts
 
 
+class StoredPart(NamedTuple):
+    """Something that a checkpoint stores and `weight_bytes` does not count.
+
+    name    what it is
+    params  its values, or None where they are not known
+    bytes   what it takes in the files, or None where that is not known
+    reason  why it is not counted
+    """
+
+    name: str
+    params: int | None
+    bytes: int | None
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """The part in words, with its numbers where they are known."""
+        values = "" if self.params is None else f" of {self.params:,} values"
+        size = "" if self.bytes is None else f" in {format_exact_bytes(self.bytes)}"
+        return f"{self.name}{values}{size}: {self.reason}"
+
+
 class Stage(NamedTuple):
     """The layers of one pipeline stage, and what it holds outside them."""
 
@@ -287,8 +309,9 @@ class Model:
     notes                sentences that a user should read
     is_estimate          True only where the user accepted an estimate
     storage_unknown      why the bytes of the weights as published are not known, or "" where they are
+    beside               what the checkpoint stores besides, such as layers that predict further tokens
 
-    Two models are equal when their numbers are; names, sources and notes do not count.
+    Two models are equal when their numbers are; names, sources, notes and what is stored besides do not count.
     """
 
     name: str = field(compare=False)
@@ -306,6 +329,7 @@ class Model:
     notes: tuple[str, ...] = field(default=(), compare=False)
     is_estimate: bool = False
     storage_unknown: str = ""
+    beside: tuple[StoredPart, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.dtype is not None and not self.dtype.is_plain:

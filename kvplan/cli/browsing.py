@@ -151,6 +151,7 @@ def model_head(model: Model) -> list[str]:
         f"{model.name} ({model.model_type})",
         f"  parameters {model.num_params:,}, active {model.num_active_params:,}",
         f"  weights as published {weights}",
+        *(f"  stored besides {part.sentence}" for part in model.beside),
         f"  context limit {limit}",
         f"  source {model.source or 'not stated'}",
     ]

@@ -20,11 +20,16 @@ LENGTHS = (16, 4_096, 131_072)
 
 
 def _import_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", default=None, help="the path of a config.json, or of a GGUF file")
+    parser.add_argument(
+        "config", nargs="?", default=None, help="the path of a config.json, of a GGUF file, or of a checkpoint's folder"
+    )
     parser.add_argument("--hub", default=None, metavar="ORG/NAME", help="a hub id instead of a file (KVPLAN_HUB=1)")
     parser.add_argument("--revision", default="main", help="the branch, tag or commit, with --hub")
     parser.add_argument("--quant-config", default=None, help="the hf_quant_config.json beside it")
-    parser.add_argument("--index", default=None, help="the model.safetensors.index.json beside it, to compare with")
+    parser.add_argument(
+        "--index", default=None,
+        help="to compare with: model.safetensors.index.json, a .safetensors file (all its parts), or a folder of them",
+    )  # fmt: skip
     parser.add_argument("--name", default=None, help="how to call the model (default: its model_type)")
     parser.add_argument("--measure", default="auto", choices=("auto", "never", "always"), help="see the README")
     parser.add_argument("--estimate", action="store_true", help="accept an estimate where nothing counts it exactly")
@@ -60,8 +65,15 @@ def _imported_from_hub(options: argparse.Namespace) -> Model:
 
 def _imported(options: argparse.Namespace) -> Model:
     if options.config is None:
-        raise InputError("which model? Give the path of a config.json or of a GGUF file, or --hub ORG/NAME")
+        raise InputError("which model? Give the path of a config.json, a folder or a GGUF file, or --hub ORG/NAME")
     path = Path(options.config)
+    if path.is_dir():
+        return _imported(_from_folder(path, options))
+    if path.suffix == ".safetensors":
+        raise InputError(
+            f"{path.name} lists tensors and does not say what they are for; import the config.json beside it, with "
+            f"--index {path.name}"
+        )
     if is_gguf(options.config):
         _refuse_for_gguf(options)
         from kvplan.importer.gguf import import_gguf
@@ -74,6 +86,19 @@ def _imported(options: argparse.Namespace) -> Model:
         path, options.quant_config, options.index, name=options.name, dtype=options.dtype,
         measure=options.measure, estimate=options.estimate, source=path.name,
     )  # fmt: skip
+
+
+def _from_folder(folder: Path, options: argparse.Namespace) -> argparse.Namespace:
+    """The options for the files in a folder; what is named otherwise takes the place of what lies there."""
+    from kvplan.importer.checkpoint import find_checkpoint
+
+    found = find_checkpoint(folder)
+    beside = {
+        "config": str(found.config or found.gguf),
+        "quant_config": options.quant_config or found.companion,
+        "index": options.index or found.stored,
+    }
+    return argparse.Namespace(**{**vars(options), **beside})
 
 
 def _refuse_for_gguf(options: argparse.Namespace) -> None:
@@ -118,6 +143,6 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 COMMANDS = (
-    Command("import", "a config.json or a GGUF file as a model, and as a preset file", _import_command),
+    Command("import", "a config.json, a folder or a GGUF file as a model, and as a preset file", _import_command),
     Command("verify", "the rules beside what transformers builds from a config.json", _verify_command),
 )

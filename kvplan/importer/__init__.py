@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvplan.dtypes import StorageFormat, weight_format
+from kvplan.dtypes import StorageFormat, kv_dtype, weight_format
 from kvplan.errors import (
     ConfigError,
     InputError,
@@ -24,10 +24,11 @@ from kvplan.importer.decoder import Parts
 from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses
 from kvplan.importer.families import Family, families
 from kvplan.importer.files import json_object, read_start
-from kvplan.importer.measure import measure_parts, with_known_roles
+from kvplan.importer.measure import Measurement, measure_parts, with_known_roles
 from kvplan.importer.quantization import note_storage, read_scheme
 from kvplan.importer.quantized.scheme import Scheme, Stored
 from kvplan.importer.safetensors import explain_difference, read_index
+from kvplan.importer.unloaded import stored_beside
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
 from kvplan.names import clean_name
@@ -93,7 +94,7 @@ def import_config(
         if is_nested_over(data, MAX_DEPTH):
             raise ConfigError(f"config.json: objects are nested over {MAX_DEPTH} deep")
         asked = _Asked(data, None if quant_config is None else read_config(quant_config), dtype)
-        model = _model(_read(asked, measure, estimate), called, source)
+        model = stored_beside(_model(_read(asked, measure, estimate), called, source), data)
     return model if index is None else _with_stored(model, index)
 
 
@@ -170,8 +171,40 @@ def _by_measurement(asked: _Asked) -> _Found:
     _require_language_head(view)
     scheme = read_scheme(view, model_type, asked.companion)
     found = measure_parts(asked.data, stated)
+    if found.unread:
+        view.note(_unread_by_class(asked, found))
     stored = _stored(view, _if_told_apart(scheme, found.parts), found.parts)
     return _Found(model_type, stored.parts, stated, (*found.notes, *view.notes), storage_unknown=stored.unknown)
+
+
+def _unread_by_class(asked: _Asked, found: Measurement) -> str:
+    """The note on keys that the measured class does not read, where the rules, which do, count the same.
+
+    Raises UnsupportedConfigError where no rule counts the config or its text model, or counts it otherwise.
+    """
+    parts = found.parts
+    if all(path.startswith("text_config.") for path in found.unread) and asked.data["model_type"] not in families():
+        asked = asked._replace(data=asked.data["text_config"])
+        parts = replace(parts, weights=tuple(group for group in parts.weights if group.tower == "text"))
+    try:
+        rules = _by_rules(asked).parts
+    except ConfigError:
+        raise found.refusal() from None
+    if _figures(rules) != _figures(parts):
+        raise found.refusal()
+    return f"{found.class_name} does not read {', '.join(found.unread[:6])}; the rules, which do, count the same"
+
+
+def _figures(parts: Parts) -> tuple[int, list[int]]:
+    """Parameters, and the cache of one sequence at lengths in whole blocks."""
+    kv = kv_dtype("bf16")
+    groups = [*parts.weights, *(group for layer in parts.layers for group in layer.weights)]
+    caches = [
+        sum(part.bytes(tokens, kv) for layer in parts.layers for part in layer.cache.cache_parts())
+        + sum(part.bytes(kv) for layer in parts.layers for part in layer.cache.state_parts())
+        for tokens in (1_024, 131_072)
+    ]
+    return sum(group.params for group in groups), caches
 
 
 def _if_told_apart(scheme: Scheme | None, parts: Parts) -> Scheme | None:

@@ -8,6 +8,9 @@ from typing import Any
 
 from kvplan.errors import ConfigError, shorten
 
+MAX_VALUES = 1_500_000
+"""Of one JSON text: the index of a model with 96,000 tensors has some 100,000, a header six a tensor."""
+
 
 def read_start(path: Path, most: int) -> bytes:
     """At most `most` bytes of a file, since a device states no size and never ends. Raises ConfigError."""
@@ -20,6 +23,8 @@ def read_start(path: Path, most: int) -> bytes:
 
 def json_object(data: bytes, where: str, encoding: str = "utf-8") -> dict[str, Any]:
     """The JSON object in `data`; a key that stands twice is refused. Raises ConfigError."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:  # each may cost a hundred bytes once it is parsed
+        raise ConfigError(f"{where} holds over {MAX_VALUES:,} values; the largest known has a third of that")
     try:
         found = json.loads(data.decode(encoding), object_pairs_hook=_without_twins)
     except UnicodeDecodeError:

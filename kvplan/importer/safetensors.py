@@ -1,61 +1,25 @@
-"""What a safetensors checkpoint really stores: its index or its headers, and how that compares with a `Model`.
+"""How the bytes that a safetensors checkpoint stores compare with a `Model`.
 
-An index (`model.safetensors.index.json`) states the bytes of all tensors and their names, but no shapes. The header
-of a `.safetensors` file states names, shapes and types. Tensors themselves are never read. Where a checkpoint stores
-more than the model counts, the difference is explained tensor by tensor, or said to be unexplained.
+Where a checkpoint stores more than the model counts, the difference is explained tensor by tensor, or said to be
+unexplained.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice, product
-from math import prod
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 from kvplan.dtypes import WEIGHT_FORMATS
-from kvplan.errors import ConfigError, quoted, shorten
-from kvplan.importer.files import json_object, read_start
+from kvplan.errors import shorten
+from kvplan.importer.headers import Index, StoredTensor, read_header, read_index
 from kvplan.model import Model
 from kvplan.units import format_exact_bytes
 
-MAX_INDEX_BYTES = 32 * 2**20
-"""The index of DeepSeek V3 with its 91,991 tensors has 9 MiB."""
-MAX_NAMES = 1_000_000
-
-_BITS = {
-    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64), **dict.fromkeys(("F32", "I32", "U32"), 32),
-    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
-    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
-    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6), "F4": 4,
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """One tensor of a header."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """What a checkpoint stores.
-
-    where       the file's name, for messages
-    total_size  bytes of all tensors
-    names       of all tensors
-    tensors     each tensor where a header was read; empty where only an index was
-    """
-
-    where: str
-    total_size: int
-    names: tuple[str, ...]
-    tensors: Mapping[str, StoredTensor] = field(default_factory=dict, hash=False)
+__all__ = ["Difference", "Index", "StoredTensor", "explain_difference", "read_header", "read_index"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,84 +36,6 @@ class Difference:
     counted_bytes: int | None
     sentences: tuple[str, ...]
     unexplained_bytes: int | None
-
-
-# ---------------------------------------------------------------------------------------------------------- reading
-
-
-def read_index(source: Mapping[str, Any] | str | Path) -> Index:
-    """The index in a file or a parsed object; for a `.safetensors` file, its header. Raises ConfigError."""
-    if isinstance(source, Mapping):
-        return _index(source, "the index")
-    if not isinstance(source, str | Path):
-        raise ConfigError(f"the index is {quoted(source)}; a path or a parsed object is needed")
-    path = Path(source)
-    if path.suffix == ".safetensors":
-        return read_header(path)
-    data, where = read_start(path, MAX_INDEX_BYTES + 1), shorten(path.name)
-    if len(data) > MAX_INDEX_BYTES:
-        raise ConfigError(f"{where} is over {MAX_INDEX_BYTES // 2**20} MiB, too large for an index")
-    return _index(json_object(data, where), where)
-
-
-def _index(data: Mapping[str, Any], where: str) -> Index:
-    metadata, names = data.get("metadata"), data.get("weight_map")
-    if (
-        not isinstance(names, Mapping)
-        or not names
-        or not all(isinstance(name, str) for name in islice(names, MAX_NAMES))
-    ):
-        raise ConfigError(f"{where}: lacks weight_map, an object with the name of each tensor")
-    total = metadata.get("total_size") if isinstance(metadata, Mapping) else None
-    if isinstance(total, float) and total.is_integer():  # some writers state 1.0e10
-        total = int(total)
-    if isinstance(total, bool) or not isinstance(total, int) or not 0 < total < 2**60:
-        raise ConfigError(f"{where}: metadata.total_size is {quoted(total)}; a number of bytes is needed")
-    return Index(where, total, tuple(names))
-
-
-def read_header(path: str | Path) -> Index:
-    """The header of a `.safetensors` file: name, shape and dtype of each tensor. Raises ConfigError."""
-    path = Path(path)
-    where = shorten(path.name)
-    start = read_start(path, 8 + MAX_INDEX_BYTES)
-    size, length = path.stat().st_size, int.from_bytes(start[:8], "little")
-    if len(start) < 8 or not 2 <= length <= min(size - 8, MAX_INDEX_BYTES):
-        raise ConfigError(f"{where}: its header claims {length:,} bytes; up to {MAX_INDEX_BYTES:,} in the file can be")
-    found = json_object(start[8 : 8 + length], where)
-    tensors = {name: _tensor(where, name, value) for name, value in found.items() if name != "__metadata__"}
-    spans = sorted(_span(where, name, found[name]) for name in tensors)
-    end = 0
-    for begin, finish in spans:
-        if begin != end:
-            raise ConfigError(f"{where}: its tensors leave a gap or overlap at byte {begin:,} of the data")
-        end = finish
-    if 8 + length + end != size:
-        raise ConfigError(f"{where}: its tensors end at byte {8 + length + end:,}; the file has {size:,} bytes")
-    return Index(where, end, tuple(tensors), tensors)
-
-
-def _tensor(where: str, name: str, value: object) -> StoredTensor:
-    shape, dtype = (value.get("shape"), value.get("dtype")) if isinstance(value, Mapping) else (None, None)
-    whole = isinstance(shape, list) and len(shape) <= 16 and all(type(n) is int and 0 <= n < 2**48 for n in shape)
-    if not whole or not isinstance(dtype, str) or dtype not in _BITS:
-        raise ConfigError(
-            f"{where}: {shorten(name)} has the shape {quoted(shape)} and the dtype {quoted(dtype)}; whole numbers and "
-            "one of safetensors' dtypes are needed"
-        )
-    begin, end = _span(where, name, value)
-    if (end - begin) * 8 != prod(shape) * _BITS[dtype]:  # type: ignore[arg-type]
-        raise ConfigError(
-            f"{where}: {shorten(name)} takes {end - begin:,} bytes, which its shape and dtype do not make"
-        )
-    return StoredTensor(tuple(shape), dtype, end - begin)  # type: ignore[arg-type]
-
-
-def _span(where: str, name: str, value: object) -> tuple[int, int]:
-    found = value.get("data_offsets") if isinstance(value, Mapping) else None
-    if not isinstance(found, list) or len(found) != 2 or any(type(n) is not int or not 0 <= n < 2**60 for n in found):
-        raise ConfigError(f"{where}: data_offsets of {shorten(name)} are {quoted(found)}; two numbers are needed")
-    return found[0], found[1]
 
 
 # ------------------------------------------------------------------------------------------------------- comparison
@@ -180,15 +66,16 @@ def explain_difference(model: Model, index: Index) -> Difference:
     counted, extras = model.weight_bytes(), _extras(model, index)
     for width, base in (("", counted), *_other_widths(model, counted)):
         if (sizes := _chosen(extras, index.total_size - base)) is not None:
-            return _difference(index, counted, extras, sizes, (width, base - counted))
+            return _difference(model, index, extras, sizes, (width, base - counted))
     known = tuple(extra.sizes[0] if index.tensors else 0 for extra in extras)
-    return _difference(index, counted, extras, known, ("", 0))
+    return _difference(model, index, extras, known, ("", 0))
 
 
 def _difference(
-    index: Index, counted: int, extras: Sequence[_Extra], sizes: Sequence[int], width: tuple[str, int]
+    model: Model, index: Index, extras: Sequence[_Extra], sizes: Sequence[int], width: tuple[str, int]
 ) -> Difference:
     """`sizes` of `extras`, 0 where one is not known, and what another dtype than the config's adds."""
+    counted = model.weight_bytes()
     more = index.total_size - counted
     head = f"{index.where} stores {format_exact_bytes(index.total_size)}, "
     sentences = [head + (f"{_signed(more)} against what is counted" if more else "exactly what is counted")]
@@ -198,8 +85,38 @@ def _difference(
         sentences.append(f"{_signed(width[1])} since it stores {width[0]}, which is not the dtype of the config")
     left = more - sum(sizes) - width[1]
     if left:
-        sentences.append(f"{_signed(left)} are not explained")
+        sentences += [f"{_signed(left)} are not explained", *_by_shape(model, index, extras)]
     return Difference(index.total_size, counted, tuple(sentences), left)
+
+
+def _by_shape(model: Model, index: Index, extras: Sequence[_Extra]) -> Iterator[str]:
+    """Tensors of a shape that the model does not count so often, and what it counts and no tensor has the shape of."""
+    known = {name for extra in extras for name in extra.names}
+    stored: dict[tuple[int, ...], list[str]] = {}
+    for name, tensor in index.tensors.items():
+        if name not in known:
+            stored.setdefault(_plain_shape(tensor.shape), []).append(name)
+    counted: Counter[tuple[int, ...]] = Counter()
+    for group, layers in model.all_groups:
+        counted[_plain_shape((group.rows, group.columns))] += group.count * layers
+    more = [(shape, names) for shape, names in stored.items() if len(names) > counted[shape]]
+    for shape, names in more[:MAX_SHAPES]:
+        yield f"{len(names):,} tensors of {_spelled(shape)} are stored, {counted[shape]:,} counted: {_listed(names)}"
+    less = [(shape, count) for shape, count in counted.items() if count > len(stored.get(shape, ()))] if stored else []
+    for shape, count in less[:MAX_SHAPES]:
+        yield f"{count:,} tensors of {_spelled(shape)} are counted, {len(stored.get(shape, ())):,} stored"
+
+
+MAX_SHAPES = 5
+"""Shapes that are named on either side."""
+
+
+def _plain_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _spelled(shape: Sequence[int]) -> str:
+    return " x ".join(f"{size:,}" for size in shape) or "one value"
 
 
 def _signed(size: int) -> str:
