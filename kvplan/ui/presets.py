@@ -50,6 +50,7 @@ MAX_UPLOAD_MEGABYTES = 4
 MAX_TROUBLES = 10
 TEXT_HEIGHT = 460
 MAX_COMPARED = 2
+FORM_READY = "library_form_ready"
 
 USED: dict[str, str] = {
     MODEL.name: "The model of the plan becomes this one, with the KV heads that it was trained with.",
@@ -156,13 +157,11 @@ def offer_actions(kind: Kind, name: str, preset: Any) -> None:
         if preset is not None:
             offer_use(kind, name)
             offer_file(kind, name)
-            offer_copy(kind, name, preset)
+            offer_copy(name, preset)
             if kind is MODEL:
-                st.button("Open in Define your own", key="to_define", on_click=to_define, args=(name,))
+                st.button("Start a form from it", key="to_define", on_click=to_define, args=(name,))
         if name not in own(kind):
             offer_previous(kind, name, preset)
-    if st.session_state.pop("go_define", False):
-        st.switch_page("kvplan/ui/define.py")
 
 
 def offer_use(kind: Kind, name: str) -> None:
@@ -178,25 +177,18 @@ def offer_file(kind: Kind, name: str) -> None:
     )  # fmt: skip
 
 
-def offer_copy(kind: Kind, name: str, preset: Any) -> None:
+def offer_copy(name: str, preset: Any) -> None:
     """A copy under another name: into the session, or into the library."""
     with st.popover("Duplicate", key=f"ask_copy_{shelf.turn()}"):
         given = st.text_input("Name of the copy", f"{preset.name[:70]} copy", key=f"copy_name_{name}", max_chars=80)
-        copy = replace(preset, name=given.strip())
-        st.button("Keep in this session", key="copy_keep", on_click=keep_checked, args=(kind, copy))
+        try:
+            copy = replace(preset, name=given.strip(), id="")
+            file_text(copy)  # which reads it back, the name too
+        except KvplanError as error:
+            st.text(str(error))
+            return
+        st.button("Keep in this session", key="copy_keep", on_click=shelf.keep_here, args=(copy,))
         offer_save(copy, f"copy_{name}", f"{shelf.library_id(name)[:70]}-copy")
-
-
-def keep_checked(kind: Kind, preset: Preset) -> None:
-    """Keep a preset whose name somebody typed: it goes through the same reading as a file."""
-    try:
-        text = file_text(replace(preset, id=""))
-    except KvplanError as error:
-        shelf.say(str(error))
-        return
-    checked = check_text(text, "copy.toml", kind)
-    if checked.preset is not None:
-        shelf.keep_here(checked.preset)
 
 
 def offer_previous(kind: Kind, name: str, preset: Any) -> None:
@@ -219,11 +211,11 @@ def show_changes(changes: Sequence[str]) -> None:
 
 
 def to_define(name: str) -> None:
-    """Have the form of Define your own start from this model; a callback cannot change the page itself."""
+    """Have the form of Define your own start from this model."""
     st.session_state["own_start"] = name
     st.session_state["own_start_now"] = True
-    st.session_state["define"] = "a model"
-    st.session_state["go_define"] = True
+    st.session_state[FORM_READY] = True
+    shelf.say(f"The form of Define your own starts from {name} now.")
 
 
 # ------------------------------------------------------------------------------------------------------------- text
@@ -427,6 +419,8 @@ def show_said() -> None:
         st.info("Done" if not any(text.startswith("Not saved") for text in said) else "Not everything was done")
         for text in said:
             st.text(text)
+    if st.session_state.pop(FORM_READY, False):
+        st.page_link("kvplan/ui/define.py", label="Open Define your own")
 
 
 def show_page() -> None:
