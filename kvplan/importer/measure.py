@@ -44,10 +44,23 @@ WORKER = Path(__file__).with_name("measure_worker.py")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a config is, as measured: the same parts that a rule gives, and the notes that belong to them."""
+    """What a config is, as measured: the same parts that a rule gives, and the notes that belong to them.
+
+    unread      paths of keys that may change memory and that the class does not read
+    class_name  the class that was built
+    """
 
     parts: Parts
     notes: tuple[str, ...]
+    unread: tuple[str, ...]
+    class_name: str
+
+    def refusal(self) -> UnsupportedConfigError:
+        """Why a measurement with unread keys does not stand alone: they may belong to another layout."""
+        return UnsupportedConfigError(
+            f"config.json: cannot be measured: {', '.join(self.unread[:6])} may change memory, "
+            f"and {self.class_name} of transformers does not read it"
+        )
 
 
 def measure_parts(
@@ -55,17 +68,19 @@ def measure_parts(
 ) -> Measurement:
     """Measure the unquantized class of `data`; `dtype` is the model's own, None where the config states none.
 
+    Keys that the class does not read are in `unread`; whoever uses the measurement decides on them.
+
     Raises ConfigError or UnsupportedConfigError with the reason: an unknown type, an encoder, a config that its class
     cannot build, a cache that is not to be believed, a limit of time or memory.
     """
     answer = _answer(_request(data), seconds)
     _refuse_errors(answer, data)
     facts = _checked(answer)
-    _refuse_foreign_keys(data, answer, facts)
     text = facts["text"]
     caches = layer_caches(answer["runs"], text, dtype)
     weights = weights_of(answer["parameters"], facts, caches)
-    return Measurement(_parts(text, caches, weights), (*_notes(answer, facts), *weights.notes))
+    notes = (*_notes(answer, facts), *weights.notes)
+    return Measurement(_parts(text, caches, weights), notes, _unread(facts, data), str(answer["class"]))
 
 
 def with_known_roles(parts: Parts) -> Parts:
@@ -91,8 +106,13 @@ def measure_config(
     dtype: StorageFormat | None = None,
     seconds: int = TIME_LIMIT_SECONDS,
 ) -> Model:
-    """The `Model` of `data` as measured, unquantized: `measure_parts` with a name. Raises as it does."""
+    """The `Model` of `data` as measured, unquantized: `measure_parts` with a name.
+
+    Raises as it does, and UnsupportedConfigError where the class does not read a key that may change memory.
+    """
     found = measure_parts(data, dtype, seconds=seconds)
+    if found.unread:
+        raise found.refusal()
     model_type = str(data.get("model_type"))
     return Model(
         name=name or model_type,
@@ -390,19 +410,19 @@ def _is_parameter(item: Any) -> bool:
     )
 
 
-def _refuse_foreign_keys(data: Mapping[str, Any], answer: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """A key that the class does not read may belong to another layout, or to a checkpoint's own code."""
-    unknown = _unknown(facts, data)
-    if unknown:
-        raise UnsupportedConfigError(
-            f"config.json: cannot be measured: {', '.join(unknown[:6])} may change memory, "
-            f"and {answer['class']} of transformers does not read it"
-        )
+def _unread(facts: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the class does not read and may change memory: of another layout, or of a checkpoint's own code."""
+    stated = [(path, _at(data, path)) for path in facts.get("unknown", ())]
+    return tuple(
+        path for path, value in stated if value is not None and why_harmless(path.split(".")[-1], value) is None
+    )
 
 
-def _unknown(facts: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
-    stated = [(key, data.get(key)) for key in facts.get("unknown", ())]
-    return [key for key, value in stated if value is not None and why_harmless(key, value) is None]
+def _at(data: Any, path: str) -> Any:
+    """The value under the keys of `path`."""
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
 
 
 # -------------------------------------------------------------------------------------------------------------- models

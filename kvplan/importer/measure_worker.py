@@ -323,7 +323,7 @@ def names_of(entry: Any) -> tuple[str, ...]:
 
 def settings_of(config_class: Any, config: dict[str, Any]) -> Any:
     data = without_unread(config)
-    data.pop("model_type")
+    data.pop("model_type", None)
     data.pop("architectures", None)
     return config_class.from_dict(data)
 
@@ -439,13 +439,25 @@ def decoder_path(model: Any) -> str:
 
 def sources(model: Any) -> str:
     """The text of the modules that define the model, its parts and its settings: what they name, they may read."""
-    owners = [type(model.config), type(model), *(type(module) for module in model.modules())]
+    parts = [part for part in vars(model.config).values() if hasattr(part, "attribute_map")]
+    owners = [*map(type, (model.config, *parts, model)), *(type(module) for module in model.modules())]
     names = {base.__module__ for owner in owners for base in owner.__mro__ if ".models." in base.__module__}
     return "\n".join(inspect.getsource(sys.modules[name]) for name in sorted(names))
 
 
 def unknown_keys(settings: Any, config: Mapping[str, Any], source: str) -> list[str]:
-    """Keys of `config` that its class has no field for, does not derive, and that its `source` does not name."""
+    """Paths of keys that the class of their object has no field for, does not derive, and `source` does not name."""
+    inner = [
+        f"{key}.{path}"
+        for key, value in config.items()
+        if isinstance(value, dict) and hasattr(part := getattr(settings, key, None), "attribute_map")
+        for path in unknown_keys(part, value, source)
+    ]
+    return [*foreign_keys(settings, config, source), *inner]
+
+
+def foreign_keys(settings: Any, config: Mapping[str, Any], source: str) -> list[str]:
+    """The keys of one object that its class does not know."""
     names = {
         name for owner in type(settings).__mro__ for name in (*vars(owner), *vars(owner).get("__annotations__", ()))
     }

@@ -401,7 +401,7 @@ FAMILIES = {
     "xverse": Family(_without_biases, _UNTIED),
     "orion": Family(orion, _UNTIED),
     "minicpm": Family(llama, {"tie_word_embeddings": True}),
-    "exaone": Family(exaone, _UNTIED),
+    "exaone": Family(exaone, _UNTIED | {"num_key_value_heads": 8}),
     "exaone4": Family(
         exaone4,
         class_sizes(102400, 4096, 16384, 32, 32, 32, 2048, False, sliding_window=4096, sliding_window_pattern=4),
