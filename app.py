@@ -38,7 +38,6 @@ def show() -> None:
     from kvplan.ui.sidebar import show_sidebar
 
     require_library()
-    read_address()
     page = st.navigation(
         [
             st.Page(UI / "plan.py", title="Plan", default=True),
@@ -50,10 +49,12 @@ def show() -> None:
             st.Page(UI / "define.py", title="Define your own", url_path="define"),
             st.Page(UI / "importing.py", title="Import", url_path="import"),
             st.Page(UI / "lab.py", title="Lab", url_path="lab"),
+            st.Page(UI / "compare.py", title="Compare", url_path="compare"),
             st.Page(UI / "share.py", title="Share", url_path="share"),
         ],
         position="top",
     )
+    read_address(page.url_path)
     show_sidebar()
     keep_address(page.url_path)
     trouble = st.container()

@@ -224,7 +224,7 @@ def memory_bars(found: Comparison, unit: str = "GiB") -> charts.Figure:
 
 def _segments(name: str, sizes: Sequence[int], letters: str, unit: str) -> charts.Figure:
     label, color, pattern = SEGMENTS[name]
-    shown = [max(size, 0) for size in sizes]  # what is short is no part of the memory
+    shown = [size if size > 0 else None for size in sizes]  # what is short is no part of the memory
     marker = {
         "color": color,
         "line": {"width": 1, "color": charts.GREEN if name == "free" else "rgba(255,255,255,0.6)"},
@@ -236,7 +236,7 @@ def _segments(name: str, sizes: Sequence[int], letters: str, unit: str) -> chart
         "orientation": "h",
         "name": label,
         "y": list(letters),
-        "x": [charts.scaled(size, unit) for size in shown],
+        "x": [None if size is None else charts.scaled(size, unit) for size in shown],
         "customdata": [[size, charts.exact(size, unit)] for size in sizes],
         "hovertemplate": f"%{{y}}: {label}<br>%{{customdata[1]}}<extra></extra>",
         "marker": marker,
@@ -246,7 +246,8 @@ def _segments(name: str, sizes: Sequence[int], letters: str, unit: str) -> chart
 def _capacity_line(row: int, size: int, unit: str) -> charts.Figure:
     x = charts.scaled(size, unit)
     line = {"width": 2, "dash": "dash", "color": charts.VERMILLION}
-    return {"type": "line", "x0": x, "x1": x, "y0": row - 0.45, "y1": row + 0.45, "line": line}
+    legend = {"name": "Usable", "showlegend": row == 0}
+    return {"type": "line", "x0": x, "x1": x, "y0": row - 0.45, "y1": row + 0.45, "line": line, **legend}
 
 
 def figure_alt(found: Comparison) -> str:

@@ -104,13 +104,13 @@ def source_rows(scenario: Scenario) -> list[tuple[str, str]]:
     return rows + [("warning", text) for text in p.warnings]
 
 
-def about(scenario: Scenario, address: str = "") -> About:
-    """What every file of a scenario carries."""
+def about(scenario: Scenario, address: str = "", settings: str = "") -> About:
+    """What every file of a scenario carries; see `link_or_reason`."""
     return About(
         [("setting", "value"), *setting_rows(scenario)],
         plain_inputs(scenario),
         source_rows(scenario),
-        link_or_reason(scenario, address),
+        link_or_reason(scenario, address, settings),
     )
 
 
@@ -123,10 +123,13 @@ def _plain_setting(value: Any) -> Any:
     return {"id": value.id, "name": value.name} if hasattr(value, "name") else value
 
 
-def link_or_reason(scenario: Scenario, address: str = "") -> str:
-    """The link of a scenario after `address`, or the sentence why it has none."""
+def link_or_reason(scenario: Scenario, address: str = "", settings: str = "") -> str:
+    """The link of a scenario after `address`, or the sentence why it has none.
+
+    settings  a page's own, from `&` on, such as "&q=Which+GPU%3F"
+    """
     try:
-        return address + to_link(scenario)
+        return address + to_link(scenario) + settings
     except LinkError as error:
         return f"no link: {error}"
 
@@ -197,27 +200,31 @@ def plan_figures(p: MemoryPlan, unit: str = "GiB") -> tuple[Figure, ...]:
 # ------------------------------------------------------------------------------------------------------ the sweep
 
 
-def sweep_csv(table: pd.DataFrame, scenario: Scenario, address: str = "") -> str:
+def sweep_csv(table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "") -> str:
     """The very rows of `table` as CSV, after comment lines (#) with the inputs, the sources and the link.
 
     `pandas.read_csv(..., comment="#")` reads it.
     """
-    head = [*setting_rows(scenario), *source_rows(scenario), ("link", link_or_reason(scenario, address))]
+    head = [*setting_rows(scenario), *source_rows(scenario), ("link", link_or_reason(scenario, address, settings))]
     comments = "".join(f"# {one_line(f'{what}: {text}')}\n" for what, text in head)
     return comments + table_csv(table)
 
 
-def sweep_json(table: pd.DataFrame, scenario: Scenario, address: str = "") -> str:
+def sweep_json(table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "") -> str:
     """The very rows of `table` as JSON: columns, and rows in their order; bytes are ints, a missing value is null."""
     rows = [list(row) for row in _plain_rows(table)]
-    return json_document(about(scenario, address), {"columns": [str(name) for name in table.columns], "rows": rows})
+    return json_document(
+        about(scenario, address, settings), {"columns": [str(name) for name in table.columns], "rows": rows}
+    )
 
 
-def sweep_markdown(table: pd.DataFrame, scenario: Scenario, address: str = "", title: str = "Sweep") -> str:
+def sweep_markdown(
+    table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "", title: str = "Sweep"
+) -> str:
     """The very rows of `table` as a Markdown document. Raises InputError beyond MAX_SHOWN_ROWS."""
     _require_showable(table)
     shown = markdown_table([str(name) for name in table.columns], _text_rows(table))
-    return markdown_document(f"{title}: {plan_title(scenario)}", about(scenario, address), [shown])
+    return markdown_document(f"{title}: {plan_title(scenario)}", about(scenario, address, settings), [shown])
 
 
 def sweep_html(
@@ -225,6 +232,7 @@ def sweep_html(
     scenario: Scenario,
     figures: Sequence[Figure] = (),
     address: str = "",
+    settings: str = "",
     title: str = "Sweep",
 ) -> str:
     """The very rows of `table`, and the figures as they are on the page, as one HTML page without network.
@@ -233,7 +241,9 @@ def sweep_html(
     """
     _require_showable(table)
     rows = html_table(title, [str(name) for name in table.columns], _text_rows(table))
-    return html_page(f"{title}: {plan_title(scenario)}", about(scenario, address), [*html_figures(figures), rows])
+    return html_page(
+        f"{title}: {plan_title(scenario)}", about(scenario, address, settings), [*html_figures(figures), rows]
+    )
 
 
 def _require_showable(table: pd.DataFrame) -> None:

@@ -146,6 +146,12 @@ LINK_KEYS: frozenset[str] = frozenset(
 )
 """Every key that a link of one scenario may have."""
 
+PAGE_KEYS = re.compile(
+    "q|unit|panel|browse|define|compare|compare_gpus|filter|gpu_filter|kind|find|from|shelf|lengths|users_at_once"
+    "|(line|map|fit|heads|fleet|engine|users|lab|library|preset)_[a-z_]+"
+)
+"""Keys that pages write into an address beside a link: what they show, and nothing of the scenario."""
+
 
 # ---------------------------------------------------------------------------------------------------------- writing
 
@@ -373,7 +379,7 @@ class _Reader:
         if (found := self.given.get("v")) != str(VERSION):
             stated = "missing" if found is None else shorten(found)
             self.troubles.append(f"the link's version is {stated}; this kvplan reads v={VERSION}")
-        unknown = set(self.given) - LINK_KEYS
+        unknown = {key for key in self.given if key not in LINK_KEYS and not PAGE_KEYS.fullmatch(key)}
         others = {key[0] for key in unknown if _OTHER_KEY.fullmatch(key)}
         if others:
             self.troubles.append(f"the link compares {len(others) + 1} scenarios; the first stands")

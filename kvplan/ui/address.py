@@ -29,7 +29,16 @@ ENGINE = "engine"
 
 BIND: Any = "query-params"
 
+COMPARE_PAGE = "compare"
+"""Path of the page whose address holds more than one scenario."""
+
 _KEYS = frozenset(comparison_keys())
+
+
+def page_settings() -> str:
+    """What the address holds of the page's own settings, from `&` on; "" where it holds none."""
+    own = [(key, text) for key in st.query_params if key not in _KEYS for text in st.query_params.get_all(key)]
+    return f"&{urlencode(own)}" if own else ""
 
 
 def say_once(trouble: str) -> None:
@@ -37,14 +46,19 @@ def say_once(trouble: str) -> None:
     st.session_state[_TROUBLE] = trouble
 
 
-def read_address() -> None:
-    """Take the address as the scenario where a session starts, or where the browser went back or forward to it."""
+def read_address(page: str) -> None:
+    """Take the address as the scenario where a session starts, or where the browser went back or forward to it.
+
+    page  the path of the page that is shown
+    """
     if st.session_state.get(_STARTED) and not _went_back():
         return
     st.session_state[_STARTED] = True
     given = {key.removeprefix("amp;"): st.query_params.get_all(key) for key in st.query_params}
     link = [(key, text) for key, texts in given.items() for text in texts if key in _KEYS]
     st.session_state[_ASKED] = {key: texts for key, texts in given.items() if key not in _KEYS}
+    if page == COMPARE_PAGE:
+        keep_compared(())
     if link:
         _take_link(link)
 

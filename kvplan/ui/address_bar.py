@@ -17,14 +17,12 @@ from kvplan.errors import KvplanError, LinkError
 from kvplan.hardware import Gpu
 from kvplan.library import is_shipped
 from kvplan.model import Model
-from kvplan.presets import dump_toml
 from kvplan.share import LINK_KEYS, THINGS, LinkThing, compared_fields, query_text, written_fields
-from kvplan.ui.address import ENGINE
+from kvplan.ui.address import COMPARE_PAGE, ENGINE
 from kvplan.ui.compared import compared
+from kvplan.ui.exports import offer_own
 from kvplan.ui.fields import FIELDS, NO_DRAFT, Field
 from kvplan.ui.library import find_gpu, find_model
-
-COMPARE_PAGE = "compare"
 
 _SCRIPT = """
 // Keys of the link, with the letter of a compared scenario before them; all others belong to the pages.
@@ -132,8 +130,5 @@ def _offer_files(settings: Mapping[str, Any], error: LinkError) -> None:
     with st.container(border=True, gap="small"):
         st.warning("The address cannot carry this scenario", icon=":material/warning:")
         st.text(f"{error}.")
-        for thing, found in _own(settings).items():
-            st.download_button(
-                f"{thing.noun.capitalize()} as a preset file", dump_toml(thing.kind.to_table(found)),
-                f"{found.id}.toml", "text/plain", key=f"carry_{thing.key}", on_click="ignore",
-            )  # fmt: skip
+        for found in _own(settings).values():
+            offer_own(found, "carry")

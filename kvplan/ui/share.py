@@ -1,54 +1,50 @@
-"""Share: the scenario as a link that keeps its meaning, and the plan as a table."""
+"""Share: the scenario as a link that keeps its meaning, and as files: the plan in four formats, presets."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import streamlit as st
 
 from kvplan.charts import plan_rows
 from kvplan.errors import LinkError
-from kvplan.plan import plan
-from kvplan.presets import dump_toml, gpu_to_table, model_to_table
-from kvplan.report import plan_csv, plan_html, plan_json, plan_markdown
+from kvplan.plan import Scenario, plan
 from kvplan.share import to_link
 from kvplan.ui import words
-from kvplan.ui.library import own_gpus, own_models
-from kvplan.ui.sidebar import current_or_stop, unit
+from kvplan.ui.exports import offer_own, offer_plan, offer_scenario
+from kvplan.ui.sidebar import current_or_stop
+
+
+def show_link(scenario: Scenario) -> None:
+    """The link of the scenario, to be copied, or why there is none."""
+    st.subheader("Link", anchor=False)
+    try:
+        link = to_link(scenario)
+    except LinkError as error:
+        words.show_error(error, "A link cannot carry this scenario")
+        st.caption("Send the preset file below along; the Library page opens it.")
+    else:
+        st.code(words.home() + link, language=None, wrap_lines=True)
+        st.caption(
+            "It is what the browser's address bar holds on every page. Every setting is written out, so it opens this "
+            "same plan even when defaults change; a model or GPU of your own travels inside it."
+        )
+
+
+def show_files(scenario: Scenario) -> None:
+    """Presets: what another kvplan opens."""
+    st.subheader("Preset files", anchor=False)
+    with st.container(horizontal=True):
+        offer_scenario(scenario)
+        for thing in (scenario.model, scenario.gpu, scenario.draft_model):
+            if thing is not None:
+                offer_own(thing, "share")
+
 
 st.header("Share", anchor=False)
-scenario = current_or_stop()
-st.text(words.about(scenario))
-st.subheader("Link", anchor=False)
-try:
-    link = to_link(scenario)
-except LinkError as error:
-    words.show_error(error, "A link cannot carry this scenario")
-    st.caption("Send the file below along; it is loaded again under Define your own.")
-else:
-    st.code(words.home() + link, language=None, wrap_lines=True)
-    st.caption("Every field is written out, so the link opens this same plan even when defaults change.")
-
+shared = current_or_stop()
+st.text(words.about(shared))
+show_link(shared)
+answer = plan(shared)
 st.subheader("Plan", anchor=False)
-answer = plan(scenario)
-FILES: tuple[tuple[str, str, str, Callable[[], str]], ...] = (
-    ("CSV", "plan.csv", "text/csv", lambda: plan_csv(answer, words.home())),
-    ("JSON", "plan.json", "application/json", lambda: plan_json(answer, words.home())),
-    ("Markdown", "plan.md", "text/markdown", lambda: plan_markdown(answer, words.home())),
-    ("Page with its figures (HTML)", "plan.html", "text/html", lambda: plan_html(answer, words.home(), unit())),
-)
-with st.container(horizontal=True):
-    for label, file, mime, make in FILES:
-        words.offer(label, file, mime, make)
+offer_plan(answer)
+show_files(shared)
 words.show_facts(plan_rows(answer), ("what", "value", "exact"))
-
-if scenario.model.id in own_models():
-    st.download_button(
-        "Model as a preset file", dump_toml(model_to_table(scenario.model)), f"{scenario.model.id}.toml", "text/plain",
-        key="share_model", on_click="ignore",
-    )  # fmt: skip
-if scenario.gpu.id in own_gpus():
-    st.download_button(
-        "GPU as a preset file", dump_toml(gpu_to_table(scenario.gpu)), f"{scenario.gpu.id}.toml", "text/plain",
-        key="share_gpu", on_click="ignore",
-    )  # fmt: skip

@@ -174,7 +174,8 @@ def show_source(source: str, is_trusted: bool) -> None:
 def home() -> str:
     """The address of the Plan page, as this visitor reaches it."""
     here = urlsplit(st.context.url or "")
-    return f"{here.scheme}://{here.netloc}{here.path.rstrip('/')}/" if here.netloc else "/"
+    base = f"/{str(st.get_option('server.baseUrlPath')).strip('/')}".rstrip("/")
+    return f"{here.scheme}://{here.netloc}{base}/" if here.netloc else f"{base}/"
 
 
 def _leave_room() -> None:
