@@ -12,22 +12,25 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO
+from math import prod
 from pathlib import Path
 
 from kvplan.dtypes import WEIGHT_FORMATS, StorageFormat
 from kvplan.errors import ConfigError, KvplanError, nearest_names, quoted, shorten
 from kvplan.importer.gguf_keys import GgufKeys
-from kvplan.importer.gguf_layers import EXPANDED, NOTES, RULES, LayerPlan, check_layer, read_sizes
+from kvplan.importer.gguf_layers import EXPANDED, NOTES, REFUSED, RULES, LayerPlan, check_layer, read_sizes
 from kvplan.importer.gguf_reader import MAX_TENSORS, GgufHeader, GgufTensor, read_gguf_header
-from kvplan.importer.gguf_tensors import base_name, layer_groups, outer_groups, unloaded_groups
-from kvplan.model import Layer, Model
+from kvplan.importer.gguf_tensors import base_name, layer_groups, outer_groups
+from kvplan.importer.headers import Beginning
+from kvplan.importer.unloaded import NOT_LOADED, PREDICTING
+from kvplan.model import Layer, Model, StoredPart
 from kvplan.names import clean_name
 from kvplan.units import format_exact_bytes
 
 MAX_LAYERS = 10_000
 MAX_PARTS = 10_000
 
-__all__ = ["import_gguf", "import_gguf_header"]
+__all__ = ["import_gguf", "import_gguf_beginnings", "import_gguf_header"]
 
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 _BLOCK = re.compile(r"blk\.(\d{1,5})\.(.+)")
@@ -50,14 +53,45 @@ def import_gguf_header(data: bytes, name: str, file_bytes: int | None = None) ->
     name        the file's name
     file_bytes  bytes of the whole file, where known: then every tensor must lie inside it
 
-    Raises as `import_gguf`, and ConfigError where the header is longer than `data`, or the file is split.
+    Raises as `import_gguf`, and ConfigError where the header is longer than `data`, or further parts are missing.
     """
-    where = shorten(name)
-    header = read_gguf_header(BytesIO(data), where, len(data), file_bytes)
-    if header.keys.get("split.count", 1) not in (0, 1):
-        raise ConfigError(f"{where}: it is one part of a split file; import it in the terminal, beside its other parts")
-    unchecked = "the size of the file is not known, so it is not checked that its tensors lie inside it"
-    return _model([header], where, () if file_bytes is not None else (unchecked,))
+    return import_gguf_beginnings([Beginning(name, data, file_bytes)])
+
+
+def import_gguf_beginnings(files: Sequence[Beginning]) -> Model:
+    """As `import_gguf_header`, for all parts of a split file, in any order."""
+    if not files:
+        raise ConfigError("no file is given; the beginning of a GGUF file, or of all its parts, is needed")
+    headers = [
+        read_gguf_header(BytesIO(file.data), shorten(file.name), len(file.data), file.file_bytes) for file in files
+    ]
+    headers.sort(key=lambda header: _whole_or(header.keys.get("split.no"), 0))
+    count = _whole_or(headers[0].keys.get("split.count"), 1) or 1
+    if len(files) != count:
+        raise ConfigError(
+            f"{headers[0].where}: {_missing(headers, count)}; the terminal reads all that lie side by side"
+        )
+    unchecked = any(file.file_bytes is None for file in files)
+    return _model(headers, headers[0].where, (_UNCHECKED,) if unchecked else ())
+
+
+_UNCHECKED = "the size of the file is not known, so it is not checked that its tensors lie inside it"
+
+
+def _whole_or(value: object, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PARTS else default
+
+
+def _missing(headers: Sequence[GgufHeader], count: int) -> str:
+    """Which parts of a split file are not there, in words."""
+    if count == 1:
+        return f"{len(headers):,} files are given, of which it needs no other"
+    given = {_whole_or(header.keys.get("split.no"), 0) for header in headers}
+    missing = [f"{number + 1:05d}-of-{count:05d}" for number in range(count) if number not in given]
+    if not missing:
+        return f"it is split into {count:,} parts, and {len(headers):,} files are given"
+    more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+    return f"it is one of {count:,} parts; also needed: {', '.join(missing[:3])}{more}"
 
 
 # ------------------------------------------------------------------------------------------------------------ files
@@ -114,7 +148,7 @@ def _model(headers: Sequence[GgufHeader], file_name: str, notes: tuple[str, ...]
         blocks, outer = _by_layer(keys, tensors, len(plans) + drafting)
         layers = _layers(keys, plans, blocks)
         unloaded = [tensor for block in blocks[len(plans) :] for tensor in block]
-        weights = (*outer_groups(keys.where, outer), *unloaded_groups(keys.where, unloaded))
+        weights = outer_groups(keys.where, outer)
     except ConfigError:
         raise
     except KvplanError as error:
@@ -133,11 +167,14 @@ def _model(headers: Sequence[GgufHeader], file_name: str, notes: tuple[str, ...]
         model_type=keys.architecture,
         source=file_name,
         notes=(*_storage_notes(tensors), *_layer_notes(keys), *_unloaded_notes(unloaded), *notes),
+        beside=_beside(unloaded),
     )
 
 
 def _plans(keys: GgufKeys) -> tuple[Sequence[LayerPlan], int]:
     """What each layer keeps, and how many further layers only draft tokens."""
+    if keys.architecture in REFUSED:
+        raise keys.unsupported(f"its architecture is {keys.architecture}: {REFUSED[keys.architecture]}")
     if keys.architecture not in RULES:
         near = nearest_names(keys.architecture, RULES)
         hint = f" (near: {', '.join(near)})" if near else ""
@@ -232,7 +269,12 @@ def _layer_notes(keys: GgufKeys) -> tuple[str, ...]:
 
 
 def _unloaded_notes(tensors: Sequence[GgufTensor]) -> tuple[str, ...]:
+    return tuple(f"not counted: {part.sentence}" for part in _beside(tensors))
+
+
+def _beside(tensors: Sequence[GgufTensor]) -> tuple[StoredPart, ...]:
+    """Layers of multi-token prediction."""
     if not tensors:
         return ()
-    size = format_exact_bytes(sum(tensor.bytes for tensor in tensors))
-    return (f"{size} are layers that predict further tokens: counted, though an engine may not load them",)
+    params = sum(prod(tensor.shape) for tensor in tensors)
+    return (StoredPart(PREDICTING, params, sum(tensor.bytes for tensor in tensors), NOT_LOADED),)

@@ -21,6 +21,8 @@ _WITHOUT_MEMORY = re.compile(
     r"|(?:expert_|expert_shared_)?feed_forward_length|experts_per_group|moe_(?:every_n_layers|latent_size)"
     r"|interleave_moe_layer_step|embedding_length_(?:per_layer_input|out)|vocab_size|use_parallel_residual"
     r"|tensor_data_layout|n_deepstack_layers|decoder_start_token_id|hidden_activation|activation_sparsity_scale"
+    r"|attention\.(?:indexer\.(?:block_size|local_blocks)|(?:decay|iclr|value_residual_mix|gate)_lora_rank|value_scale)"
+    r"|(?:time_mix|time_decay)_extra_dim|rescale_every_n_layers|swin_norm|expert_chunk_feed_forward_length"
     r"|(?:vision|audio|mm)\..+|altup\..+|ssm\.dt_b_c_rms|swiglu_limit\w*|mrope_sections|rope_dimension_sections"
 )
 """Keys that change no byte of weights or cache: weights are counted from the tensors, and caches from other keys."""

@@ -15,6 +15,7 @@ from kvplan.attention import (
     ChunkedAttention,
     CombinedCache,
     FullAttention,
+    IndexedLatentAttention,
     LatentAttention,
     LayerCache,
     NoCache,
@@ -65,6 +66,11 @@ class Sizes:
     @property
     def value_length(self) -> int:
         return self.keys.integer("attention.value_length", self._shared_width())
+
+    def window_lengths(self, wide: tuple[int, int]) -> tuple[int, int]:
+        """Values of a key and of a value in layers with a window."""
+        key = self.keys.integer("attention.key_length_swa", wide[0])
+        return key, self.keys.integer("attention.value_length_swa", wide[1])
 
     def _shared_width(self) -> int:
         """hidden / heads of the first layer that has heads."""
@@ -133,10 +139,12 @@ def full(sizes: Sizes) -> Sequence[LayerPlan]:
 
 
 def _mixed(sizes: Sizes, limited: Sequence[bool], make: Kind) -> Sequence[LayerPlan]:
-    """`make` in the layers of `limited`, full attention in the others."""
-    lengths = (sizes.key_length, sizes.value_length)
+    """`make` in the layers of `limited`, whose heads may be of another width; full attention in the others."""
+    wide = (sizes.key_length, sizes.value_length)
+    narrow = sizes.window_lengths(wide)
     return [
-        _attention(sizes, index, make if limited[index] else FullAttention, lengths) for index in range(sizes.layers)
+        _attention(sizes, index, make if limited[index] else FullAttention, narrow if limited[index] else wide)
+        for index in range(sizes.layers)
     ]
 
 
@@ -152,6 +160,25 @@ def with_window(sizes: Sizes, period: int) -> Sequence[LayerPlan]:
     """As `windowed`, for architectures whose files always state the window."""
     sizes.keys.integer("attention.sliding_window")
     return windowed(sizes, period)
+
+
+def listed_windows(sizes: Sizes) -> Sequence[LayerPlan]:
+    """A window in the layers that the file lists; without list it must state that there is none."""
+    keys = sizes.keys
+    window = keys.integer("attention.sliding_window", 0, low=0)
+    if window and not keys.has("attention.sliding_window_pattern"):
+        name = f"{keys.architecture}.attention.sliding_window_pattern"
+        raise keys.error(f"lacks {name}, which says which layers have a window")
+    return windowed(sizes, 0, 0) if window else full(sizes)
+
+
+def smallthinker(sizes: Sizes) -> Sequence[LayerPlan]:
+    """4,096 tokens, whatever the key says, in all layers but the first of each four."""
+    keys = sizes.keys
+    if not keys.integer("attention.sliding_window", 0, low=0):
+        return full(sizes)
+    period = keys.integer("attention.sliding_window_pattern", 4)
+    return _mixed(sizes, [bool(index % period) for index in range(sizes.layers)], _sliding(4096))
 
 
 def llama4(sizes: Sizes) -> Sequence[LayerPlan]:
@@ -185,7 +212,7 @@ def _gemma_shared(sizes: Sizes, period: int, shared: int) -> Sequence[LayerPlan]
     window = keys.integer("attention.sliding_window")
     limited = keys.windows("attention.sliding_window_pattern", sizes.layers, period)
     wide = (sizes.key_length, sizes.value_length)
-    narrow = (keys.integer("attention.key_length_swa", wide[0]), keys.integer("attention.value_length_swa", wide[1]))
+    narrow = sizes.window_lengths(wide)
     first_shared = sizes.layers - keys.integer("attention.shared_kv_layers", shared, low=0)
     plans = [
         _attention(sizes, index, _sliding(window) if slides else FullAttention, narrow if slides else wide)
@@ -205,19 +232,49 @@ def _shared(sizes: Sizes, plan: LayerPlan, owners: Sequence[bool], slides: bool)
     return LayerPlan(SharedCache(source), plan.heads, (), frozenset({"attn_k", "attn_v"}))
 
 
+Row = Callable[[int, int, int], LayerCache]
+"""The index of a layer, the values of its latent and of its rope row -> what it keeps."""
+
+
 def latent(sizes: Sizes) -> Sequence[LayerPlan]:
-    """DeepSeek 2 and 3, Kimi K2: one latent and one rope row a token."""
+    """DeepSeek 2 and 3, Kimi K2, Mistral 4: one latent and one rope row a token."""
+    return [_latent(sizes, index, lambda _, rank, rope: LatentAttention(rank, rope)) for index in range(sizes.layers)]
+
+
+def _latent(sizes: Sizes, index: int, make: Row) -> LayerPlan:
     keys = sizes.keys
     rank, rope = keys.integer("attention.kv_lora_rank"), keys.integer("rope.dimension_count")
     keys.raw("attention.key_length"), keys.raw("attention.value_length")  # of K and V as some engines expand them
-    needs = (("attn_kv_a_mqa", sizes.hidden, rank + rope),)
-    plans = []
-    for heads in sizes.heads:
-        if not heads:
-            raise keys.error("attention.head_count is 0 in a layer of latent attention")
-        found = LayerHeads(heads, 0, 1, 1, False, sizes.experts, sizes.experts_used)
-        plans.append(LayerPlan(LatentAttention(rank, rope), found, needs))
-    return plans
+    if not sizes.heads[index]:
+        raise keys.error("attention.head_count is 0 in a layer of latent attention")
+    found = LayerHeads(sizes.heads[index], 0, 1, 1, False, sizes.experts, sizes.experts_used)
+    return LayerPlan(make(index, rank, rope), found, (("attn_kv_a_mqa", sizes.hidden, rank + rope),))
+
+
+def indexed_latent(sizes: Sizes) -> Sequence[LayerPlan]:
+    """DeepSeek 3.2 and GLM 5: besides, the key of an indexer, in the layers that have one of their own."""
+    keys = sizes.keys
+    keys.integer("attention.indexer.head_count")
+    width, topk = keys.integer("attention.indexer.key_length"), keys.integer("attention.indexer.top_k")
+    own = _own_indexers(sizes)
+    plans = [
+        _latent(sizes, at, lambda i, rank, rope: IndexedLatentAttention(rank, rope, width if own[i] else None, topk))
+        for at in range(sizes.layers)
+    ]
+    needs = (("indexer.attn_k", sizes.hidden, width),)
+    return [replace(plan, needs=plan.needs + needs) if own[at] else plan for at, plan in enumerate(plans)]
+
+
+LONG_CONTEXT = 1_048_576
+"""From this context on, GLM's indexers are shared where a file does not say: three of four layers have none."""
+
+
+def _own_indexers(sizes: Sizes) -> Sequence[bool]:
+    keys = sizes.keys
+    if keys.has("attention.indexer.types"):
+        return keys.windows("attention.indexer.types", sizes.layers, 0)
+    shared = keys.architecture == "glm-dsa" and (keys.integer("context_length", 0, low=0) >= LONG_CONTEXT)
+    return [not shared or index < 2 or index % 4 == 2 for index in range(sizes.layers)]
 
 
 # ---------------------------------------------------------------------------------------------------------- recurrent
@@ -324,6 +381,34 @@ def gated_delta(sizes: Sizes) -> Sequence[LayerPlan]:
     return [plan if recurrent[index] else other for index, other in enumerate(full(sizes))]
 
 
+def kimi_linear(sizes: Sizes) -> Sequence[LayerPlan]:
+    """Delta attention with a decay for each channel where a layer has no KV heads, latent attention in the others."""
+    width, kernel = sizes.keys.integer("kda.head_dim"), sizes.keys.integer("ssm.conv_kernel")
+
+    def delta(index: int) -> LayerPlan:
+        heads = sizes.heads[index]
+        if not heads:
+            raise sizes.keys.error(f"layer {index} has no attention heads")
+        cache = RecurrentState(heads, width * width, FP32, 3 * heads * width, kernel, FP32)
+        needs = tuple((f"ssm_conv1d_{name}", kernel, heads * width) for name in "qkv")
+        return LayerPlan(cache, sizes.no_heads(recurrent=True), needs, frozenset({"attn_k", "attn_v"}))
+
+    own = [_latent(sizes, at, lambda _, rank, rope: LatentAttention(rank, rope)) for at in range(sizes.layers)]
+    return [plan if sizes.kv_heads[at] else delta(at) for at, plan in enumerate(own)]
+
+
+def rwkv(sizes: Sizes, shifts: int = 2) -> Sequence[LayerPlan]:
+    """A matrix for each head, and the last token's input of each of the `shifts` blocks of a layer."""
+    keys = sizes.keys
+    width = keys.integer("wkv.head_size")
+    found = keys.integer("token_shift_count", shifts)
+    if found != shifts or sizes.hidden % width:
+        raise keys.error(f"{found} token shifts and heads of {width:,} are not those of this architecture")
+    cache = RecurrentState(sizes.hidden // width, width * width, FP32, sizes.hidden, shifts, FP32)
+    needs = (("time_mix_output", sizes.hidden, sizes.hidden),)
+    return [LayerPlan(cache, sizes.no_heads(recurrent=True), needs)] * sizes.layers
+
+
 def short_convolution(sizes: Sizes) -> Sequence[LayerPlan]:
     """Gated short convolutions in the layers without KV heads, attention in the others (LFM2)."""
     width = sizes.keys.integer("shortconv.l_cache")
@@ -334,7 +419,10 @@ def short_convolution(sizes: Sizes) -> Sequence[LayerPlan]:
 
 # ------------------------------------------------------------------------------------------------------------- checks
 
-_GIVEAWAYS = frozenset({"attn_k", "attn_v", "attn_qkv", "attn_kv_a_mqa", "ssm_conv1d", "shortconv.conv"})
+_GIVEAWAYS = frozenset(
+    {"attn_k", "attn_v", "attn_qkv", "attn_kv_a_mqa", "ssm_conv1d", "shortconv.conv", "time_mix_output",
+     "ssm_conv1d_q", "indexer.attn_k"}
+)  # fmt: skip
 """Tensors that only a layer which keeps something has."""
 
 
@@ -361,7 +449,7 @@ def _check_value(keys: GgufKeys, index: int, plan: LayerPlan, shapes: dict[str, 
     """Values have no tensor where they are the keys (Gemma 4)."""
     expected = plan.heads.kv_heads * plan.heads.value_length
     rows = prod(shapes.get("attn_v", (1, expected))[1:])
-    if plan.needs and rows != expected:
+    if plan.needs and plan.heads.kv_heads and rows != expected:
         raise keys.error(f"attn_v of layer {index} has {rows:,} rows; its heads make {expected:,}")
 
 
@@ -371,7 +459,8 @@ _FULL = (
     "phi2", "plamo", "codeshell", "orion", "internlm2", "minicpm", "gemma", "xverse", "command-r", "dbrx", "olmo",
     "olmoe", "openelm", "arctic", "deepseek", "chatglm", "glm4", "glm4moe", "bitnet", "exaone", "granite", "granitemoe",
     "smollm3", "dots1", "arcee", "ernie4_5", "ernie4_5-moe", "hunyuan-moe", "hunyuan-dense", "seed_oss", "apertus",
-    "minimax-m2", "nemotron", "bailingmoe", "bailingmoe2", "jais", "maincoder", "pangu-embedded",
+    "minimax-m2", "nemotron", "bailingmoe", "bailingmoe2", "jais", "jais2", "maincoder", "pangu-embedded", "chameleon",
+    "hunyuan_vl", "hy_v3", "paddleocr", "deepseek2-ocr", "talkie",
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {
@@ -387,7 +476,16 @@ RULES: dict[str, Rule] = {
     "phi3": partial(windowed, period=0),
     "phimoe": partial(windowed, period=0),
     "llama4": llama4,
-    "deepseek2": latent,
+    **dict.fromkeys(("afmoe", "mellum"), partial(windowed, period=4)),
+    "plamo3": partial(windowed, period=8),
+    "smallthinker": smallthinker,
+    **dict.fromkeys(("cohere2moe", "exaone-moe", "laguna", "mimo2", "step35"), listed_windows),
+    **dict.fromkeys(("deepseek2", "mistral4", "minicpm3", "plm"), latent),
+    **dict.fromkeys(("deepseek32", "glm-dsa"), indexed_latent),
+    "kimi-linear": kimi_linear,
+    **dict.fromkeys(("rwkv6", "rwkv7"), rwkv),
+    **dict.fromkeys(("rwkv6qwen2", "arwkv7"), partial(rwkv, shifts=1)),
+    "plamo2": mamba2,
     "mamba": mamba,
     "mamba2": mamba2,
     "jamba": mamba,
@@ -404,14 +502,39 @@ RULES: dict[str, Rule] = {
 """The rule of each architecture by llama.cpp's name for it."""
 
 NOTES = {
+    **dict.fromkeys(
+        ("minicpm3", "plm"), "llama.cpp keeps K and V of every head of this architecture; the latent is counted"
+    ),
     **dict.fromkeys(("phi3", "phimoe"), "llama.cpp ignores the window of this architecture and keeps every token"),
     **dict.fromkeys(
         ("mamba", "mamba2", "jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid", "falcon-h1", "qwen3next",
-         "qwen35", "qwen35moe", "lfm2", "lfm2moe"),
+         "qwen35", "qwen35moe", "lfm2", "lfm2moe", "plamo2", "kimi-linear", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7"),
         "recurrent and convolution state are float32, as llama.cpp keeps them",
     ),
 }  # fmt: skip
 """What a user should know of an architecture's cache."""
+
+_ENCODER = "it is an encoder, or makes embeddings, and keeps no cache"
+_DIFFUSION = "it is a diffusion model, which reads all tokens at once and keeps no cache"
+_DRAFT = "it only drafts tokens for another model, whose cache and states it reads"
+
+REFUSED = {
+    **dict.fromkeys(
+        ("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3", "eurobert",
+         "gemma-embedding", "llama-embed", "t5encoder"),
+        _ENCODER,
+    ),
+    **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), _DIFFUSION),
+    **dict.fromkeys(("gemma4-assistant", "eagle3", "dflash"), _DRAFT),
+    "clip": "it is a vision or audio tower (mmproj); import the model that it belongs to",
+    "wavtokenizer-dec": "it decodes audio and is no language model",
+    "t5": "it has an encoder besides, and a cache for the encoder's output",
+    "gptj": "llama.cpp has its name and cannot load it",
+    "deepseek4": "no rule reads the keys and tensors of its compressed layers; import its config.json",
+    "cogvlm": "it holds a second set of every matrix for images, under names of its own",
+    "grovemoe": "its groups of experts have experts of their own, and how many a token reads depends on its choice",
+}  # fmt: skip
+"""Architectures that llama.cpp names and no rule counts, with the reason."""
 
 EXPANDED = (
     "llama.cpp keeps K and V of every head for files of this age, which lack attention.key_length_mla; "

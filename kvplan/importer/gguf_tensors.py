@@ -59,6 +59,10 @@ _LAYER_USES: dict[str, Use] = {
     "ssm_a": Use("recurrent_state", "rows"),
     "ssm_d": Use("recurrent_state", "rows"),
     "ssm_conv1d": Use("recurrent_state", "rows"),
+    **{f"ssm_conv1d_{name}": Use("recurrent_state", "rows") for name in "qkv"},
+    **{f"ssm_{name}": Use("recurrent") for name in ("f_a", "f_b", "g_a", "g_b")},
+    **{f"indexer.{name}": Use("indexer") for name in ("proj", "attn_k", "attn_q_b")},
+    "indexer.k_norm": Use("norm"),
     "shortconv.in_proj": Use("convolution", "rows"),
     "shortconv.out_proj": Use("convolution", "columns"),
     "shortconv.conv": Use("recurrent_state", "rows"),
@@ -96,10 +100,12 @@ _TOWERS = {
 """Towers that some files hold beside the text model, by the first word of a tensor's name."""
 
 _RECURRENT_USES = {
-    "attn_qkv": Use("recurrent", "rows"),
-    "attn_gate": Use("recurrent", "rows"),
+    **{name: Use("recurrent", "rows") for name in ("attn_qkv", "attn_gate", "attn_q", "attn_k", "attn_v")},
+    "attn_output": Use("recurrent", "columns"),
 }
-"""Names that mean the inputs of the delta rule in a recurrent layer of Qwen3-Next."""
+"""Names that mean the inputs and the output of the delta rule in a recurrent layer (Qwen3-Next, Kimi Linear)."""
+
+_RWKV = re.compile(r"(time|channel)_mix_\w+")
 
 _NORM = re.compile(r"\w*norm(?:_[12]|_exps)?")
 _KIND = re.compile(r"(.+?)(?:\.(weight|bias|scale|input_scale))?")
@@ -161,12 +167,6 @@ def outer_groups(where: str, tensors: Iterable[GgufTensor]) -> Groups:
     return _as_groups(where, [_plain_matrix(_outer_use(where, tensor), tensor) for tensor in tensors], no_heads)
 
 
-def unloaded_groups(where: str, tensors: Iterable[GgufTensor]) -> Groups:
-    """Weights that an engine only loads to draft tokens: layers of multi-token prediction."""
-    no_heads = LayerHeads(0, 0, 1, 1, False, 0, 0)
-    return _as_groups(where, [_plain_matrix(Use("other"), tensor) for tensor in tensors], no_heads)
-
-
 def _outer_use(where: str, tensor: GgufTensor) -> Use:
     name = base_name(tensor.name)
     use = _OUTER_USES.get(name) or _TOWERS.get(name.partition(".")[0])
@@ -186,6 +186,8 @@ def _layer_matrices(where: str, tensor: GgufTensor, heads: LayerHeads) -> Sequen
     if name == "attn_qkv" and not heads.recurrent:
         return _fused_matrices(where, tensor, heads)
     use = (_RECURRENT_USES.get(name) if heads.recurrent else None) or _LAYER_USES.get(name)
+    if mixing := _RWKV.fullmatch(name):
+        use = _rwkv_use(mixing[1], tensor)
     if one := _ONE_EXPERT.fullmatch(name):
         use = _LAYER_USES[f"ffn_{one[1]}_exps"]
     if use is None and not _NORM.fullmatch(name):
@@ -193,6 +195,13 @@ def _layer_matrices(where: str, tensor: GgufTensor, heads: LayerHeads) -> Sequen
     if name.endswith("_exps") and use is not None:
         return [_expert_matrix(where, use, tensor, heads)]
     return [_plain_matrix(use or Use("norm"), tensor)]
+
+
+def _rwkv_use(block: str, tensor: GgufTensor) -> Use:
+    """A matrix of RWKV's time or channel mixing; whatever is not one is a parameter of it."""
+    if sum(size > 1 for size in tensor.shape) < 2:
+        return Use("recurrent_state")
+    return Use("recurrent" if block == "time" else "mlp")
 
 
 def _plain_matrix(use: Use, tensor: GgufTensor) -> _Matrix:

@@ -19,7 +19,8 @@ from kvplan.cli import main
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError
 from kvplan.importer import import_config
-from kvplan.importer.gguf import import_gguf, import_gguf_header
+from kvplan.importer.gguf import import_gguf, import_gguf_beginnings, import_gguf_header
+from kvplan.importer.headers import Beginning
 from kvplan.model import Model
 from kvplan.presets import load_model, model_from_table, model_to_table, read_toml
 
@@ -385,12 +386,16 @@ def test_experts_in_tensors_of_their_own_are_the_same_experts() -> None:
     assert read(keys, base + single) == read(keys, stacked)
 
 
-def test_layers_that_only_predict_further_tokens_count_but_keep_no_cache() -> None:
+def test_layers_that_only_predict_further_tokens_stand_beside_the_weights() -> None:
+    """llama.cpp skips their tensors."""
     keys, tensors = small("glm4moe", layers=2, nextn_predict_layers=1)
     tensors.append(T("blk.1.nextn.eh_proj.weight", (128, 64), Q8_0))
     model = read(keys, tensors)
     assert model.num_layers == 1
-    assert model.weight_bytes() == sum(tensor.bytes for tensor in tensors)
+    skipped = sum(tensor.bytes for tensor in tensors if tensor.name.startswith("blk.1."))
+    assert model.weight_bytes() == sum(tensor.bytes for tensor in tensors) - skipped
+    (part,) = model.beside
+    assert part.bytes == skipped
     assert any("predict further tokens" in note for note in model.notes)
 
 
@@ -430,6 +435,15 @@ def kinds_of(model: Model) -> list[str]:
         ("exaone4", {"attention__sliding_window": 8, "attention__sliding_window_pattern": [True, False] * 4},
          ["sliding", "full"] * 4),
         ("gemma3", {"attention__sliding_window": 8, "attention__sliding_window_pattern": 2}, ["sliding", "full"] * 4),
+        ("afmoe", {"attention__sliding_window": 8}, (["sliding"] * 3 + ["full"]) * 2),
+        ("afmoe", {}, ["full"] * 8),
+        ("mellum", {"attention__sliding_window": 8}, (["sliding"] * 3 + ["full"]) * 2),
+        ("plamo3", {"attention__sliding_window": 8}, ["sliding"] * 7 + ["full"]),
+        ("smallthinker", {"attention__sliding_window": 8}, (["full"] + ["sliding"] * 3) * 2),
+        ("smallthinker", {}, ["full"] * 8),
+        ("mimo2", {"attention__sliding_window": 8, "attention__sliding_window_pattern": [True, True, False, True] * 2},
+         ["sliding", "sliding", "full", "sliding"] * 2),
+        ("laguna", {"attention__sliding_window": 0}, ["full"] * 8),
     ],
 )  # fmt: skip
 def test_windows_follow_the_pattern_of_their_architecture(arch: str, keys: Any, kinds: list[str]) -> None:
@@ -670,10 +684,46 @@ def test_parts_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         import_gguf(first)
 
 
-def test_one_part_in_a_browser_is_sent_to_the_terminal() -> None:
+def beginnings(parts: Sequence[Sequence[T]], keys: Mapping[str, Any]) -> list[Beginning]:
+    """The parts of a split file as a browser sends them."""
+    common = {"split.count": len(parts), "split.tensors.count": sum(map(len, parts))}
+    found = []
+    for index, part in enumerate(parts):
+        data = header((keys if index == 0 else {}) | common | {"split.no": index}, part)
+        found.append(Beginning(f"m-{index + 1:05d}-of-{len(parts):05d}.gguf", data, whole_size(data, part)))
+    return found
+
+
+def test_one_part_alone_says_which_others_are_needed() -> None:
     keys, tensors = small()
-    with pytest.raises(ConfigError, match="in the terminal, beside its other parts"):
-        read(keys | {"split.count": 2, "split.no": 0}, tensors)
+    parts = beginnings([tensors[:5], tensors[5:], []], keys)
+    with pytest.raises(ConfigError, match="one of 3 parts; also needed: 00002-of-00003, 00003-of-00003"):
+        import_gguf_beginnings(parts[:1])
+    with pytest.raises(ConfigError, match="one of 3 parts; also needed: 00001-of-00003"):
+        import_gguf_beginnings(parts[1:])
+
+
+def test_all_parts_in_a_browser_are_the_whole_file_in_any_order() -> None:
+    keys, tensors = small()
+    assert import_gguf_beginnings(beginnings([[], tensors[:5], tensors[5:]], keys)[::-1]) == read(keys, tensors)
+
+
+def test_the_same_part_twice_is_refused() -> None:
+    keys, tensors = small()
+    first, _ = beginnings([tensors[:5], tensors[5:]], keys)
+    with pytest.raises(ConfigError, match=r"split\.no is 0"):
+        import_gguf_beginnings([first, first])
+
+
+def test_two_whole_files_are_no_split_file() -> None:
+    data = header(*small())
+    with pytest.raises(ConfigError, match="2 files are given, of which it needs no other"):
+        import_gguf_beginnings([Beginning("a.gguf", data), Beginning("b.gguf", data)])
+
+
+def test_no_file_at_all_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="no file is given"):
+        import_gguf_beginnings([])
 
 
 def test_a_header_longer_than_what_was_sent_is_refused() -> None:
