@@ -18,7 +18,7 @@ from kvplan.presets import dump_toml, gpu_to_table, model_to_table
 from kvplan.ui import words
 from kvplan.ui.address import BIND, take_scenario
 from kvplan.ui.fields import AS_TRAINED
-from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, model_label, own_id
+from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, model_labels, own_id
 from kvplan.ui.starting import left_out, starting_values, without_place
 from kvplan.units import format_params, parse_bytes
 
