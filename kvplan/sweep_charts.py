@@ -47,6 +47,12 @@ GROWING = frozenset({"context_length", "batch_size"})
 MAX_CROSSES = 400
 """Crosses are drawn one by one; a finer map leaves its cells blank."""
 
+MAP_TOP, MAP_BOTTOM, BAR_TOP = 88, 105, 40
+"""Pixels above a map for the toolbar and the colour scale, below it for words and legend, and above the scale.
+
+They are fixed: a margin that Plotly measures for itself draws the figure again, and costs more than the map.
+"""
+
 MAX_TEXTS = 60
 """A map of few cells has each one's bytes written in it."""
 
@@ -110,10 +116,11 @@ def fit_map(
     size = sum(grid.total.size for grid in grids)
     traces: list[Figure] = []
     shapes: list[Figure] = []
+    height = MAP_TOP + MAP_BOTTOM + len(panels) * (320 if len(panels) == 1 else 250)
     figure = layout(
-        height=150 + len(panels) * (350 if len(panels) == 1 else 260),
-        margin=BELOW_TOOLBAR,
-        coloraxis=scale.coloraxis,
+        height=height,
+        margin={"l": 40 + 7 * _longest(grids[0].up_words, up), "r": 12, "t": MAP_TOP, "b": MAP_BOTTOM},
+        coloraxis=scale.coloraxis(1 - BAR_TOP / height),
         xaxis=_category_axis(across, grids[0].across_words) | {"anchor": _axis_name("y", len(panels) - 1)},
         annotations=[_panel_title(panel.title, band) for panel, band in zip(panels, bands, strict=True) if panel.title],
     )
@@ -178,19 +185,14 @@ class _Scale(NamedTuple):
         capacities = {int(size) for grid in grids for size in np.unique(grid.capacity[grid.planned])}
         return cls(unit, capacities.pop() if len(capacities) == 1 else None)
 
-    @property
-    def coloraxis(self) -> Figure:
-        share = self.capacity is None
-        top = 100 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
-        usable = "" if self.capacity is None else f", of {format_bytes(self.capacity, self.unit)} usable"
-        title = "% of the usable memory" if share else f"{self.unit} on each GPU{usable}"
-        bar = {"orientation": "h", "thickness": 10, "len": 1, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
-        return {
-            "colorscale": "Cividis",
-            "cmin": 0,
-            "cmax": top,
-            "colorbar": {**bar, "title": {"text": title, "side": "top"}},
-        }
+    def coloraxis(self, y: float) -> Figure:
+        """The colours with their scale, whose top is at `y` of the figure; its last mark says what it counts."""
+        top = 100.0 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
+        last = "100 % of usable" if self.capacity is None else f"{format_bytes(self.capacity, self.unit)} usable"
+        bar = {"orientation": "h", "thickness": 10, "len": 0.7, "x": 0.04, "xanchor": "left", "y": y, "yanchor": "top"}
+        ticks = {"tickmode": "array", "tickvals": [0, top / 2, top], "ticktext": ["0", f"{top / 2:.3g}", last]}
+        place = {"xref": "container", "yref": "container"}
+        return {"colorscale": "Cividis", "cmin": 0, "cmax": top, "colorbar": {**bar, **ticks, **place}}
 
     def values(self, grid: _Grid) -> Any:
         scale = grid.capacity / 100 if self.capacity is None else UNIT_BYTES[self.unit]
@@ -320,9 +322,15 @@ def _category_axis(column: str, words: Sequence[str], upright: bool = False) -> 
         "tickmode": "array",
         "tickvals": shown,
         "ticktext": shown,
+        "automargin": column not in GROWING,
         "range": ends[::-1] if upright and column not in GROWING else ends,
         "showgrid": False,
     }
+
+
+def _longest(words: Sequence[str], column: str) -> int:
+    """Letters of the longest label of an axis that does not measure its own margin."""
+    return max(map(len, words)) if column in GROWING else 0
 
 
 def _labelled(words: Sequence[str]) -> list[int]:
