@@ -22,6 +22,7 @@ from tests.engines.log_cases import (
     Case,
     budget_cases,
     cases,
+    other_checkpoints,
     published,
     weight_dtype,
 )
@@ -185,8 +186,9 @@ def test_percentiles_are_taken_from_the_sorted_values() -> None:
     assert statistics.median([3.0, 1.0, 2.0]) == 2.0
 
 
-def budget_of(case: Case) -> PoolBudget:
-    row, storage = case.row, weight_dtype(case.row)
+def budget_of(case: Case, stored: str | None = None) -> PoolBudget:
+    """stored: the weight dtype, where the row does not say what can be counted."""
+    row, storage = case.row, stored or weight_dtype(case.row)
     model = case.model if storage else published(NAMED[row["model_id"]] or "", with_quantization=True)
     flags = Flags(
         engine=row["engine"],
@@ -218,6 +220,31 @@ def test_the_pool_from_gpu_model_and_flags_alone_is_near_the_printed_one() -> No
     assert len(errors) >= 20
     assert median <= 0.05
     assert ninetieth <= 0.15
+
+
+PRINTED_MISSES = {
+    24: "a fork whose figure of graphs, 4.94 GiB, is taken before they are captured",
+    25: "as row 24, 6.26 GiB, and a draft head of three tokens",
+    26: "as row 25, 6.84 GiB",
+    150: "its figure of weights includes the CUDA context; 1.95 GiB of pool are 8 % of the GPU",
+}
+"""Rows that miss their pool by more than 15 % even with the weights that they print: why."""
+
+
+def test_where_only_the_weights_are_unknown_the_printed_ones_give_the_pool() -> None:
+    """The rows that are left out above for their checkpoint, with its printed size in the place of the model's."""
+    print(f"\npool GiB with the printed weights: {'row':50s} {'printed':>8s} {'typical':>8s} {'error':>7s}")
+    errors = {}
+    for case in other_checkpoints():
+        found = budget_of(case, "bf16")
+        taken = round(case.row["weights_gib"] * GIB) + sum(part.typical for part in found.overheads)
+        pool, typical = case.row["available_kv_gib"], (found.requested_bytes - taken) / GIB
+        errors[case.number] = abs(typical - pool) / pool
+        print(f"  {case.name} {pool:8.2f} {typical:8.2f} {100 * (typical / pool - 1):6.1f}%", end="")
+        print(f"  {PRINTED_MISSES[case.number]}" if case.number in PRINTED_MISSES else "")
+    assert len(errors) >= 8
+    assert {number for number, error in errors.items() if error > 0.15} <= PRINTED_MISSES.keys()
+    assert statistics.median(errors.values()) <= 0.05
 
 
 def test_rows_without_a_pool_print_what_some_number_of_blocks_gives() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvplan.engines.capacity import EngineCapacity
-from kvplan.engines.llamacpp import CACHE_TYPES, KvBytes, kv_bytes
+from kvplan.engines.llamacpp import CACHE_TYPES, OLDER_PAD, PAD, KvBytes, kv_bytes
 from kvplan.engines.log import LogFigures, Number, requested_bytes
 from kvplan.engines.registry import engine_capacity
 from kvplan.errors import InputError, KvplanError
@@ -95,15 +95,23 @@ def _memory_lines(figures: LogFigures, model: Model, gpu: Gpu | None, given: Map
 
 
 def _weight_line(printed: int, figures: LogFigures, model: Model, given: Mapping[str, Any]) -> Line:
-    settings = log_settings(figures, given)
     try:
-        shards = model.shards("bf16", None, Placement(settings["tensor_parallel"], settings["pipeline_parallel"]))
+        shards = model.shards("bf16", None, _placement(figures, log_settings(figures, given)))
     except KvplanError as error:
         return Line("weights", printed, None, "bytes", False, str(error))
     planned = max(shard.weight_bytes for shard in shards)
     off = printed / planned - 1
     agrees = abs(off) <= 0.03
     return Line("weights", printed, planned, "bytes", agrees, "" if agrees else _weight_reason(off))
+
+
+def _placement(figures: LogFigures, settings: Mapping[str, Any]) -> Placement:
+    return Placement(
+        settings["tensor_parallel"],
+        settings["pipeline_parallel"],
+        figures.count("data_parallel") or 1,
+        figures.text("expert_parallel") is not None,
+    )
 
 
 def _weight_reason(off: float) -> str:
@@ -262,13 +270,18 @@ def _llamacpp_options(figures: LogFigures, given: Mapping[str, Any]) -> dict[str
         "slots": figures.count("slots") or 1,
         "unified": figures.text("unified") == "true",
         "ubatch": figures.count("ubatch") or 512,
+        "swa_full": "swa_full" in figures.values,
+        "pad": PAD if (figures.count("n_ctx") or 0) % PAD == 0 else OLDER_PAD,
     }
+    if "older" in figures.values:  # builds that say "KV self size" have no pool for windows
+        stated |= {"swa_full": True, "pad": OLDER_PAD}
     return {**stated, **given}
 
 
 _LLAMACPP_CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("window layers keep every cell (--swa-full, or an older build)", {"swa_full": True}),
-    ("cells are padded to 32 (an older build)", {"pad": 32}),
+    ("cells are padded to 32 (an older build)", {"pad": OLDER_PAD}),
+    ("window layers keep their window and a micro-batch", {"swa_full": False}),
     ("window layers keep every cell, padded to 32 (an older build)", {"swa_full": True, "pad": 32}),
     ("K and V of every head are kept, not the latent rows", {"latent": False, "pad": 32}),
 )
@@ -285,4 +298,6 @@ def _llamacpp_reason(name: str, printed: int, context: int, model: Model, option
     return "another model than the one compared, or part of the cache is not in this line"
 
 
-_COMPARED = {"vllm": _paged_lines, "sglang": _paged_lines, "llama.cpp": _llamacpp_lines}
+_COMPARED = {
+    "vllm": _paged_lines, "sglang": _paged_lines, "tensorrt-llm": _paged_lines, "llama.cpp": _llamacpp_lines,
+}  # fmt: skip

@@ -16,7 +16,8 @@ from kvplan.model import Layer, Model
 from kvplan.units import MIB, whole_number
 
 PAD = 256
-"""Cells come in multiples of this in newer builds (32 in older ones)."""
+"""Cells come in multiples of this in newer builds."""
+OLDER_PAD = 32
 UBATCH = 512
 
 CACHE_TYPES = {

@@ -19,10 +19,14 @@ MAX_LOG_BYTES = 5 * 10**6
 MAX_LINE = 20_000
 """Characters of one line that are read; argument dumps stay far below it."""
 
+SHORTEST = 8
+"""Characters that a line with a figure has at least."""
+
 Number = int | float
 Value = Number | str
 
-_NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
+_NUMBER = r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)"
+_DEVICE = r"\b(?:CUDA|ROCm|HIP|Vulkan|MTL|Metal|SYCL|CANN|MUSA)"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -30,7 +34,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 class LogFigures:
     """What a log says. `values` holds only what was found; bytes are ints, rounded as the log rounds.
 
-    engine   vllm, sglang or llama.cpp; None where the text is no start-up log that is known here
+    engine   vllm, sglang, llama.cpp or tensorrt-llm; None where the text is no start-up log that is known here
     values   by name, see FIGURES: sizes in bytes end in _bytes
     digits   for each size, the bytes that half of its last printed digit stands for
     note     a sentence for a person: what was recognised
@@ -63,6 +67,7 @@ class Pattern:
     engine  whose words these are
     name    of the figure
     words   a regular expression whose first group is the figure
+    needle  a text that every match holds: looked for first, which is far quicker
     unit    bytes of the printed unit; 0: a plain number; None: text
     pick    which of several: of the ranks, or of repeated starts
     """
@@ -70,6 +75,7 @@ class Pattern:
     engine: str
     name: str
     words: re.Pattern[str]
+    needle: str
     unit: int | None
     pick: Callable[[Sequence[Value]], Value]
 
@@ -98,11 +104,26 @@ def _total(values: Sequence[Value]) -> Value:
     return sum(_numbers(values))
 
 
+def _compiled(words: str) -> re.Pattern[str]:
+    return re.compile(words.replace("NUM", _NUMBER).replace("DEVICE", _DEVICE))
+
+
+_OPTIONAL = re.compile(r"\\.[?*+]?|\[[^\]]*\][?*+]?|.[?*]|NUM|DEVICE|[.^$+]")
+
+
+def needle_of(words: str) -> str:
+    """The longest text that stands in every match of `words`, "" where there is none."""
+    plain = words
+    while (shorter := re.sub(r"(?<!\\)\((?:[^()\\]|\\.)*(?<!\\)\)[?*+]?", "\0", plain)) != plain:
+        plain = shorter
+    return "" if "|" in plain else max(_OPTIONAL.sub("\0", plain).split("\0"), key=len)
+
+
 def _table(
     engine: str, unit: int | None, pick: Callable[[Sequence[Value]], Value], rows: Mapping[str, str]
 ) -> list[Pattern]:
     return [
-        Pattern(engine, name.partition("#")[0], re.compile(words.replace("NUM", _NUMBER)), unit, pick)
+        Pattern(engine, name.partition("#")[0], _compiled(words), needle_of(words), unit, pick)
         for name, words in rows.items()
     ]
 
@@ -111,27 +132,37 @@ _VLLM = [
     *_table("vllm", GIB, _most, {
         "weight_bytes": r"odel (?:loading|weights) (?:took|take) NUM ?Gi?B",
         "weight_bytes#2": r"Loading model weights took NUM GB",
-        "weight_bytes#3": r"Actual usage is NUM GiB for weight,",
+        "weight_bytes#3": r"Actual usage is NUM ?GiB for weight,",
         "consumed_bytes": r"Actual usage is NUM GiB for consumed memory",
         "activation_bytes": r"PyTorch activation peak memory takes NUM ?GiB",
         "activation_bytes#2": r"NUM GiB for peak activation",
         "non_torch_bytes": r"non_torch_memory takes NUM ?GiB",
         "non_torch_bytes#2": r"NUM GiB for non-torch memory",
-        "cuda_graph_bytes": r"Graph capturing finished in [\d.]+ secs?, took NUM GiB",
+        "cuda_graph_bytes": r"Graph capturing finished in [\d.]+ secs?, took NUM ?GiB",
+        "cuda_graph_bytes#2": r"NUM ?GiB for CUDA ?[Gg]raph memory",
+        "cuda_graph_bytes#3": r"CUDA graph pool memory: NUM GiB \(actual\)",
         "cuda_graph_estimate_bytes": r"CUDA graph pool memory: [\d.]+ GiB \(actual\), NUM GiB \(estimated\)",
+        "non_torch_bytes#3": r"non_torch_memory=NUM ?GiB",
         "total_bytes": r"total_gpu_memory \(NUM ?GiB\)",
-        "total_bytes#2": r"Free memory on device \([\d.]+/NUM GiB\)",
+        "total_bytes#2": r"Free memory on device (?:\S+ )?\([\d.]+/NUM GiB\)",
+        "total_bytes#3": r"total_gpu_memory=NUM ?GiB",
         "needed_bytes": r"\(NUM GiB KV cache is needed",
     }),
     *_table("vllm", GIB, _least, {
         "pool_bytes": r"Available KV cache memory: NUM GiB",
         "pool_bytes#2": r"reserved for KV Cache is NUM ?GiB",
         "pool_bytes#3": r"available KV cache memory \(NUM GiB\)",
-        "free_bytes": r"Free memory on device \(NUM/[\d.]+ GiB\)",
+        "pool_bytes#4": r"\bkv_cache_size=NUM ?GiB",
+        "pool_bytes#5": r"[Cc]urrent kv cache memory in use is NUM ?GiB",
+        "free_bytes": r"Free memory on device (?:\S+ )?\(NUM/[\d.]+ GiB\)",
         "requested_bytes": r"Desired GPU memory utilization is \([\d.]+, NUM GiB\)",
+    }),
+    *_table("vllm", 1, _least, {
+        "pool_bytes#6": r"[Cc]urrent kv cache memory in use is NUM bytes",
     }),
     *_table("vllm", 0, _least, {
         "tokens": r"GPU KV cache size: NUM tokens",
+        "tokens#2": r"maximum number of tokens that can be stored in KV cache \(NUM\)",
         "num_blocks": r"# (?:GPU|cuda|CUDA) blocks: NUM",
         "max_concurrency": r"Maximum concurrency for [\d,]+ tokens per request: NUM ?x",
     }),
@@ -150,6 +181,7 @@ _VLLM = [
         "memory_fraction#3": r"Desired GPU memory utilization is \(NUM,",
         "tensor_parallel": r"tensor_parallel_size['\"]?[=:] ?NUM",
         "pipeline_parallel": r"pipeline_parallel_size['\"]?[=:] ?NUM",
+        "data_parallel": r"data_parallel_size['\"]?[=:] ?NUM",
         "context_parallel": r"decode_context_parallel_size['\"]?[=:] ?NUM",
         "context_parallel#2": r"by the d?cp_world_size NUM",
     }),
@@ -161,17 +193,18 @@ _VLLM = [
         "kv_dtype": r"\bkv_cache_dtype['\"]?[=:] ?'?([\w.]+)",
         "dtype": r"\bdtype=torch\.(\w+)",
         "quantization": r"\bquantization=([\w.-]+)",
+        "expert_parallel": r"enable_expert_parallel['\"]?[=:] ?([Tt]rue)",
     }),
 ]  # fmt: skip
 
 _SGLANG = [
     *_table("sglang", GIB, _most, {
         "weight_bytes": r"Load weight end\..*mem usage=NUM GB",
-        "k_bytes": r"KV Cache is allocated\..*K size: NUM GB",
-        "v_bytes": r"KV Cache is allocated\..*V size: NUM GB",
+        "k_bytes": r"KV Cache is allocated\..*\bK (?:size: )?NUM GB",
+        "v_bytes": r"KV Cache is allocated\..*\bV (?:size: )?NUM GB",
         "latent_bytes": r"KV Cache is allocated\..*KV size: NUM GB",
         "window_pool_bytes": r"SWAKVPool mem usage: NUM GB",
-        "cuda_graph_bytes": r"Capture (?:cuda|CUDA) graph end\..*mem usage=NUM GB",
+        "cuda_graph_bytes": r"Capture [\w ]*(?:cuda|CUDA) graph end\..*mem usage=NUM GB",
         "state_bytes": r"Mamba Cache is allocated\..*ssm_state size: NUM ?GB",
     }),
     *_table("sglang", GIB, _least, {
@@ -216,18 +249,32 @@ _LLAMACPP = [
         "v_bytes": r"(?:llama_kv_cache\w*: size|KV self size).*\bV \(\w+\): +NUM MiB",
         "r_bytes": r"llama_memory_recurrent: size.*R \(\w+\): +NUM MiB",
         "s_bytes": r"llama_memory_recurrent: size.*S \(\w+\): +NUM MiB",
-        "weight_bytes": r"(?:CUDA|ROCm|Vulkan|MTL|Metal|SYCL)\w* model buffer size = +NUM MiB",
-        "cpu_weight_bytes": r"CPU\w* model buffer size = +NUM MiB",
+        "weight_bytes": r"DEVICE(?!_Host)\w* (?:model )?buffer size = +NUM MiB",
+        "cpu_weight_bytes": r"\bCPU\w* (?:model )?buffer size = +NUM MiB",
     }),
     *_table("llama.cpp", MIB, _most, {
-        "activation_bytes": r"(?:CUDA|ROCm|Vulkan|MTL|Metal|SYCL)\d+ compute buffer size = +NUM MiB",
+        "activation_bytes": r"DEVICE\d* compute buffer size = +NUM MiB",
         "total_bytes": r"(?:CUDA|ROCm|Vulkan)\d+ .*\(NUM MiB, \d+ MiB free\)",
+    }),
+    *_table("llama.cpp", MIB, _least, {
+        "free_bytes": r"using device \w+ \(.*\) (?:\([\w:.]+\) )?- NUM MiB free",
+    }),
+    *_table("llama.cpp", GIB, _total, {
+        "kv_bytes#3": r'msg="kv cache".*size="NUM GiB"',
+        "weight_bytes#2": r'msg="model weights" device=(?!CPU)\w+ size="NUM GiB"',
+    }),
+    *_table("llama.cpp", MIB, _total, {
+        "kv_bytes#4": r'msg="kv cache".*size="NUM MiB"',
+        "kv_bytes#5": r"[Kk][Vv] self size += +NUM MB",
     }),
     *_table("llama.cpp", 0, _last, {
         "n_ctx": r"\bn_ctx += +NUM",
         "slots": r"\bn_seq_max += +NUM",
         "ubatch": r"\bn_ubatch += +NUM",
         "n_layer": r"\bn_layer += +NUM",
+        "offloaded_layers": r"offloaded NUM/\d+ layers to GPU",
+        "n_ctx#2": r"\bKvSize:NUM",
+        "slots#2": r"\bParallel:NUM",
         "n_ctx_train": r"\bn_ctx_train += +NUM",
     }),
     *_table("llama.cpp", None, _first, {
@@ -235,26 +282,61 @@ _LLAMACPP = [
         "type_k#2": r"KV self size.*c\^KV \((\w+)\)",
         "type_v": r"(?:llama_kv_cache\w*: size|KV self size).*\bV \((\w+)\)",
         "unified": r"\bkv_unified += +(\w+)",
+        "swa_full": r"using (full)-size SWA cache",
+        "older": r"(KV self size)",
         "model": r"general\.name +str += +(.{1,120})",
+        "model#2": r"general\.name +=+ +(.{1,120})",
         "architecture": r"(?:general\.architecture +str += +|print_info: arch += +)([\w-]+)",
         "quantization": r"file type += +(.{1,60})",
         "version": r"\bbuild: (\d+)",
     }),
 ]  # fmt: skip
 
-FIGURES: tuple[Pattern, ...] = (*_VLLM, *_SGLANG, *_LLAMACPP)
+_TENSORRT = [
+    *_table("tensorrt-llm", GIB, _most, {
+        "total_bytes": r"calculating max tokens in paged kv cache: total: NUM GiB",
+        "weight_bytes": r"Memory usage when loading weights: NUM GiB",
+    }),
+    *_table("tensorrt-llm", GIB, _least, {
+        "pool_bytes": r"Allocated NUM GiB for max tokens in paged KV cache",
+        "free_bytes": r"in paged kv cache: total: [\d.]+ GiB, available: NUM GiB",
+    }),
+    *_table("tensorrt-llm", 0, _least, {
+        "tokens": r"for max tokens in paged KV cache \(NUM\)",
+        "num_blocks": r"blocks in KV cache primary pool: NUM",
+    }),
+    *_table("tensorrt-llm", 0, _last, {
+        "block_size": r"Number of tokens per block: NUM",
+        "max_model_len": r"\bmax_seq_len=NUM",
+        "max_num_batched_tokens": r"\bmax_num_tokens=NUM",
+        "max_num_seqs": r"\bmax_batch_size=NUM",
+        "tensor_parallel": r"\btp_size[=:] ?NUM",
+        "pipeline_parallel": r"\bpp_size[=:] ?NUM",
+    }),
+    *_table("tensorrt-llm", None, _first, {
+        "version": r"TensorRT-?LLM version:? v?(\d[\w.]*)",
+        "model": r"\bmodel=['\"]([^'\"]{1,300})['\"]",
+    }),
+]  # fmt: skip
+
+FIGURES: tuple[Pattern, ...] = (*_VLLM, *_SGLANG, *_LLAMACPP, *_TENSORRT)
 """Every pattern. Where a figure has several, the first that is found in the text counts."""
 
 _SIGNS = {
-    "vllm": re.compile(r"GPU KV cache size:|\bvllm\b|vLLM|# GPU blocks:|Available KV cache memory", re.I),
+    "vllm": re.compile(
+        r"KV cache size:|\bvllm\b|# GPU blocks:|Available KV cache memory|Free memory on device|Actual usage is", re.I
+    ),
     "sglang": re.compile(
         r"\bsglang\b|#tokens:|max_total_num_tokens|mem_fraction_static|Load weight (?:begin|end)", re.I
     ),
     "llama.cpp": re.compile(
-        r"llama_(?:model|kv|context|new|memory|load)|llm_load|load_tensors|print_info:|ggml_", re.I
+        r"llama_(?:model|kv|context|new|memory|load|init)|llm_load|load_tensors|print_info:|ggml_|KV self size"
+        r'|llama runner|msg="kv cache"',
+        re.I,
     ),
+    "tensorrt-llm": re.compile(r"TensorRT-LLM|TRT-LLM|tensorrt_llm|paged KV cache", re.I),
 }
-"""Words that tell the engines apart; the one with the most lines wins."""
+"""Words of each engine. Of several engines that a text mentions, the one with the most figures wins."""
 
 
 _ABOUT_MEMORY = (
@@ -263,7 +345,9 @@ _ABOUT_MEMORY = (
     "padding layers", "batched_tokens", "num_seqs", "memory_utilization", "parallel_size", "world_size",
     "version", "engine (v", "dtype", "CUDA graph", "Load weight", "#tokens", "KVPool", "graph end", "pool end",
     "gpu_mem", "total_num_tokens", "server_args", "sglang", "KV self", "llama_kv_cache", "llama_memory",
-    "buffer size", "MiB free", " n_", "kv_unified", "general.", "arch ", "file type", "build:",
+    "buffer size", "MiB free", " n_", "kv_unified", "general.", "arch ", "file type", "build:", "kv cache",
+    "kv self", "KvSize", "SWA cache", "layers to GPU", "model weights", "Graph memory", "kv_cache_size", "Mamba Cache",
+    "tokens per block", "loading weights", "max_batch_size", "TensorRT", "expert_parallel",
 )  # fmt: skip
 """Every line with a figure has one of these: a quick sieve, since most lines of a long log are requests."""
 
@@ -279,13 +363,20 @@ def read_log(text: str) -> LogFigures:
     """
     lines = list(_memory_lines(text))
     signs = {name: sum(bool(sign.search(line)) for line in lines) for name, sign in _SIGNS.items()}
-    engine = max(signs, key=lambda name: signs[name])
-    if not signs[engine]:
-        return LogFigures(None, {}, note="This does not look like a start-up log of vLLM, SGLang or llama.cpp.")
-    values, digits = _collect([p for p in FIGURES if p.engine == engine], lines)
+    read = {name: _collect(_of_engine(name), _one_start(name, lines)) for name, found in signs.items() if found}
+    if not read:
+        return LogFigures(
+            None, {}, note="This does not look like a start-up log of vLLM, SGLang, llama.cpp or TensorRT-LLM."
+        )
+    engine = max(read, key=lambda name: (len(read[name][0]), signs[name]))
+    values, digits = read[engine]
     if not values:
         return LogFigures(None, {}, note=f"This mentions {engine}, but holds none of the lines about its memory.")
     return LogFigures(engine, values, digits, _note(engine, values))
+
+
+def _of_engine(name: str) -> list[Pattern]:
+    return [pattern for pattern in FIGURES if pattern.engine == name]
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -294,7 +385,8 @@ def _lines(text: str) -> Iterator[str]:
     if len(text) > MAX_LOG_BYTES or len(text.encode("utf-8", "replace")) > MAX_LOG_BYTES:
         raise InputError("the log is over 5 MB; paste the part from the start to the first request")
     for line in text.splitlines():
-        yield _ANSI.sub("", line[:MAX_LINE])
+        if len(line) >= SHORTEST:
+            yield _ANSI.sub("", line[:MAX_LINE])
 
 
 def _memory_lines(text: str) -> Iterator[str]:
@@ -307,11 +399,35 @@ def _memory_lines(text: str) -> Iterator[str]:
             yield line
 
 
+_CONTEXT_STARTS = {"llama.cpp": (re.compile(r"\bn_seq_max += "), re.compile(r"\bn_ctx += "))}
+_KV_SIZE = re.compile(r"(?:llama_kv_cache\w*: size|[Kk][Vv] self size) += +([\d.]+) M")
+
+
+def _one_start(engine: str, lines: list[str]) -> list[str]:
+    """The lines of one start. llama.cpp may make several contexts, to try what fits or for a draft: of those the
+    largest counts, and of two equal ones the last.
+    """
+    for start in _CONTEXT_STARTS.get(engine, ()):
+        marks = [index for index, line in enumerate(lines) if start.search(line)]
+        if len(marks) > 1:
+            ends = [*marks[1:], len(lines)]
+            parts = [lines[mark:end] for mark, end in zip(marks, ends, strict=True)]
+            return [*lines[: marks[0]], *max(reversed(parts), key=_kv_mib)]
+        if marks:
+            break
+    return lines
+
+
+def _kv_mib(lines: Sequence[str]) -> float:
+    return sum(float(found[1][:20]) for line in lines if (found := _KV_SIZE.search(line)))
+
+
 def _collect(patterns: Sequence[Pattern], lines: Sequence[str]) -> tuple[dict[str, Value], dict[str, int]]:
     values: dict[str, Value] = {}
     digits: dict[str, int] = {}
     for pattern in patterns:
-        found = [match[1] for line in lines if (match := pattern.words.search(line))]
+        near = (line for line in lines if pattern.needle in line)
+        found = [match[1] for line in near if (match := pattern.words.search(line))]
         if found and pattern.name not in values:
             values[pattern.name] = pattern.pick([_value(text, pattern.unit) for text in found])
             if pattern.unit:

@@ -207,3 +207,10 @@ def budget_cases() -> list[Case]:
     known = [case for case in cases() if case.model.weights and case.number not in left_out]
     found = [case for case in known if needed <= case.row.keys()]
     return [case for case in found if case.row.get("gpu_name") in GPUS and case.row["engine"] in ("vllm", "sglang")]
+
+
+def other_checkpoints() -> list[Case]:
+    """Rows whose weights cannot be told from the model and the flags, but are printed."""
+    needed = {"available_kv_gib", "gpu_memory_utilization", "weights_gib"}
+    found = [case for case in cases() if case.number in OTHER_CHECKPOINT and case.model.weights]
+    return [case for case in found if needed <= case.row.keys()]
