@@ -10,12 +10,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class App:
-    """The app of one visitor."""
+    """The app of one visitor.
 
-    def __init__(self, **address):
+    held  what widgets hold by their keys, such as an entry of the visitor's own, which the runner's lists do not take
+    """
+
+    def __init__(self, held=None, **address):
         self.run = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         for key, text in address.items():
             self.run.query_params[key] = text
+        for key, value in (held or {}).items():
+            self.run.session_state[key] = value
         self.run.run()
         self.check()
 
