@@ -70,6 +70,13 @@ if __name__ == "__main__":  # Streamlit runs the script
 else:  # the server imports it
     from starlette.middleware import Middleware
 
-    from kvplan.ui.server import PackedStatic
+    from kvplan.ui.packed import Asgi, PackedStatic
+    from kvplan.ui.server import FrontDoor, apologize, health_route
 
-    app = st.App(Path(__file__).resolve(), middleware=[Middleware(PackedStatic)])
+    app: Asgi = st.App(
+        Path(__file__).resolve(),
+        middleware=[Middleware(PackedStatic)],
+        routes=[health_route()],
+        on_script_error=apologize,
+    )
+    app = FrontDoor(app)

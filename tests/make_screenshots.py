@@ -3,13 +3,17 @@
 Needs Chromium and playwright; writes tests/data/screenshots/*.png.
 """
 
-import importlib.util
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from playwright.sync_api import sync_playwright
 
-HERE = Path(__file__).resolve().parent
-TARGET = HERE / "data" / "screenshots"
+from tests.browser.conftest import FLAGS, Visit, chromium
+from tests.servers import running
+
+TARGET = Path(__file__).resolve().parent / "data" / "screenshots"
 WAIT_MS = 1500
 
 SHOTS = (
@@ -25,34 +29,22 @@ SHOTS = (
 """(name, address, colour scheme, size) of every picture."""
 
 
-def browser_kit():
-    """The kit of the browser tests, which starts the app and knows when a page is ready."""
-    spec = importlib.util.spec_from_file_location("kit", HERE / "browser" / "conftest.py")
-    kit = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(kit)
-    return kit
-
-
 def take(visitor, name):
     visitor.page.wait_for_timeout(WAIT_MS)
     visitor.page.screenshot(path=str(TARGET / f"{name}.png"))
 
 
 def main():
-    kit = browser_kit()
     TARGET.mkdir(parents=True, exist_ok=True)
-    server = kit.Server(TARGET / "server.log")
-    try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=kit.chromium(), args=list(kit.FLAGS))
-            for name, path, scheme, (width, height) in SHOTS:
-                visitor = kit.Visit(server, browser, color_scheme=scheme, viewport={"width": width, "height": height})
-                take(visitor.open(path), name)
-                visitor.close()
-            browser.close()
-    finally:
-        server.stop()
-        server.log.unlink()
+    log = TARGET / "server.log"
+    with running("app.py", log=log) as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        for name, path, scheme, (width, height) in SHOTS:
+            visitor = Visit(server, browser, color_scheme=scheme, viewport={"width": width, "height": height})
+            take(visitor.open(path), name)
+            visitor.close()
+        browser.close()
+    log.unlink()
 
 
 if __name__ == "__main__":

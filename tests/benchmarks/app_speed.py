@@ -34,8 +34,9 @@ import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.benchmarks.floor import APP_QUERIES, KV_DTYPES, bare_server, write_constants
-from tests.benchmarks.visitors import Server, Session, running, wire
+from tests.benchmarks.visitors import Session, wire
 from tests.browser.conftest import DESKTOP, FLAGS, chromium
+from tests.servers import Server, running
 
 CHANGED = {"plan": ("memory", "curve"), "sweep": ("fit",)}
 CPU_TARGETS = {"plan": 30, "sweep": 60}

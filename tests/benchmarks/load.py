@@ -41,7 +41,8 @@ from websockets.exceptions import ConnectionClosed
 from kvplan import charts
 from kvplan.plan import plan
 from tests.benchmarks.floor import APP_QUERIES, FIRST, KV_DTYPES, bare_server, sweep_figures, write_constants
-from tests.benchmarks.visitors import Answer, Server, Session, running, wire
+from tests.benchmarks.visitors import Answer, Session, wire
+from tests.servers import Server, running
 
 LIMIT_SECONDS = 30
 EXPIRY_SECONDS = 3

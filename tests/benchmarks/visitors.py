@@ -1,20 +1,8 @@
-"""A server of its own for a benchmark, and visitors without a browser: websocket clients in Streamlit's protocol.
-
-server CPU   the server's utime and stime, as /proc/<pid>/stat counts them, read through the process's CPU clock, whose
-             grain is finer than that file's 10 ms
-"""
+"""Visitors without a browser: websocket clients in Streamlit's protocol."""
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -25,75 +13,7 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-ROOT = Path(__file__).resolve().parents[2]
 WIDGETS = ("selectbox", "text_input", "text_area", "button")
-
-
-class Server:
-    """One Streamlit server on a free port; it answers when this returns. What it writes goes to `log`."""
-
-    def __init__(self, *arguments: str, log: Path = Path(os.devnull), **environment: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.address = f"localhost:{port}"
-        self.started = time.perf_counter()
-        script, *more = arguments
-        command = [sys.executable, "-m", "streamlit", "run", script, f"--server.port={port}", *more]
-        with log.open("w") as sink:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT, env={**os.environ, **environment}
-            )
-        while not self._answers():
-            time.sleep(0.01)
-
-    def _answers(self) -> bool:
-        if self.process.poll() is not None:
-            raise RuntimeError(f"the server ended with code {self.process.returncode} before it answered")
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/_stcore/health", timeout=2):
-                return True
-        except OSError:
-            return False
-
-    @property
-    def cpu_seconds(self) -> float:
-        """CPU time of all its threads, ended ones too: Linux's clock of another process."""
-        return time.clock_gettime(~self.process.pid << 3 | 2)
-
-    @property
-    def resident(self) -> int:
-        """Bytes that are resident now."""
-        return self._status_bytes("VmRSS:")
-
-    @property
-    def peak_resident(self) -> int:
-        """The most bytes that were ever resident."""
-        return self._status_bytes("VmHWM:")
-
-    def _status_bytes(self, name: str) -> int:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split(name)[1].split()[0]) * 1024
-
-    @property
-    def has_torch(self) -> bool:
-        return "libtorch" in Path(f"/proc/{self.process.pid}/maps").read_text()
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=20)
-
-
-@contextmanager
-def running(*arguments: str, **more: str) -> Iterator[Server]:
-    server = Server(*arguments, **more)
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-# ------------------------------------------------------------------------------------------------------- visitors
 
 
 class Answer(NamedTuple):

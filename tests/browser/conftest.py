@@ -6,22 +6,16 @@ fails its test, whatever the test looks at.
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.servers import running
+
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
-START_SECONDS = 180  # a first start on a busy machine compiles and imports everything
 
 
 def chromium():
@@ -41,41 +35,10 @@ def _playwright():
     return sync_playwright()
 
 
-class Server:
-    """The app on a free port, and what it wrote to its log."""
-
-    def __init__(self, log):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://localhost:{port}"
-        self.log = log
-        command = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}"]
-        with log.open("w") as sink:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=sink, stderr=subprocess.STDOUT)
-        self._wait()
-
-    def _wait(self):
-        end = time.monotonic() + START_SECONDS
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2):
-                    return
-            except OSError:  # refused, reset, or not answered in time
-                time.sleep(0.1)
-        self.stop()
-        pytest.fail(f"the app did not start:\n{self.log.read_text()}")
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=20)
-
-
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    running = Server(tmp_path_factory.mktemp("server") / "log")
-    yield running
-    running.stop()
+    with running("app.py", log=tmp_path_factory.mktemp("server") / "log") as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

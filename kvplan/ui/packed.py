@@ -1,0 +1,97 @@
+"""Static files that travel packed: Streamlit ships its frontend unpacked, 9.4 MB on a first visit.
+
+Each file is packed once and kept. Only files whose name holds a digest of their content are: everything else, such as
+the page that stands for every unknown address, stays Streamlit's.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
+
+PACKED_ENDINGS = (".js", ".css", ".svg", ".json")
+MAX_PACKED = 500
+MIN_BYTES = 1024
+
+
+class _Packed(NamedTuple):
+    """A finished answer: the message that starts it, and its body."""
+
+    start: Message
+    body: bytes
+
+
+class PackedStatic:
+    """Middleware: static files travel with gzip."""
+
+    def __init__(self, app: Asgi) -> None:
+        self.app = app
+        self.packed: dict[str, _Packed] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _wants_packed(scope):
+            await _play(await self._answer(scope, receive), send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _answer(self, scope: Message, receive: Receive) -> _Packed:
+        path: str = scope["path"]
+        kept = self.packed.get(path)
+        if kept is not None:
+            return kept
+        answer = await _collect(self.app, scope, receive)
+        if _can_pack(answer):
+            answer = _pack(answer)
+            if len(self.packed) < MAX_PACKED:
+                self.packed[path] = answer
+        return answer
+
+
+def _wants_packed(scope: Message) -> bool:
+    """A plain request for a text file, by a client that unpacks; conditional and partial ones stay Streamlit's."""
+    headers = dict(scope["headers"])
+    plain = scope["method"] == "GET" and not headers.keys() & {b"range", b"if-none-match", b"if-modified-since"}
+    return plain and scope["path"].endswith(PACKED_ENDINGS) and b"gzip" in headers.get(b"accept-encoding", b"")
+
+
+async def _collect(app: Asgi, scope: Message, receive: Receive) -> _Packed:
+    messages: list[Message] = []
+
+    async def keep(message: Message) -> None:
+        messages.append(message)
+
+    await app(scope, receive, keep)
+    return _Packed(messages[0], b"".join(message.get("body", b"") for message in messages[1:]))
+
+
+def _can_pack(answer: _Packed) -> bool:
+    headers = {name.lower(): value for name, value in answer.start["headers"]}
+    is_file = b"immutable" in headers.get(b"cache-control", b"") and b"html" not in headers.get(b"content-type", b"")
+    return (
+        answer.start["status"] == 200
+        and is_file
+        and b"content-encoding" not in headers
+        and len(answer.body) >= MIN_BYTES
+    )
+
+
+def _pack(answer: _Packed) -> _Packed:
+    body = gzip.compress(answer.body, compresslevel=6)
+    kept = [(name, value) for name, value in answer.start["headers"] if name.lower() != b"content-length"]
+    added = [
+        (b"content-encoding", b"gzip"),
+        (b"vary", b"Accept-Encoding"),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    return _Packed({**answer.start, "headers": kept + added}, body)
+
+
+async def _play(answer: _Packed, send: Send) -> None:
+    await send(dict(answer.start))
+    await send({"type": "http.response.body", "body": answer.body})
