@@ -48,8 +48,11 @@ from kvplan.units import counted
 SHELVES = {"models": MODEL, "GPUs": GPU, "scenarios": SCENARIO}
 MAX_UPLOAD_MEGABYTES = 4
 MAX_TROUBLES = 10
-TEXT_HEIGHT = 460
+TEXT_HEIGHT, ROW_HEIGHT = 460, 34
 MAX_COMPARED = 2
+MAX_ROWS = 8
+"""Rows of the list that stand on the page without scrolling in it."""
+
 FORM_READY = "library_form_ready"
 
 USED: dict[str, str] = {
@@ -83,13 +86,17 @@ def browse(kind: Kind) -> list[str]:
     columns = [name for name in shelf.COLUMNS if name != "note" or any(row.note for row in shown)]
     table_key = f"shelf_{kind.folder}_{text}_{origin}_{len(rows)}_{shelf.turn()}"
     st.dataframe(
-        shelf.table_of(shown), hide_index=True, key=table_key, height=320, row_height=34,
+        shelf.table_of(shown), hide_index=True, key=table_key, height=_height(len(shown)), row_height=ROW_HEIGHT,
         on_select=lambda: shelf.choose_rows(kind, table_key, names), selection_mode="multi-row",
         column_order=columns, column_config={"source": st.column_config.TextColumn(width="medium")},
     )  # fmt: skip
     st.caption(f"{len(shown):,} of {len(rows):,}. A click on a head sorts; marking rows chooses them.")
     say_broken(rows)
     return ask_chosen(kind, [row.id for row in rows])
+
+
+def _height(rows: int) -> Any:
+    return "content" if rows <= MAX_ROWS else ROW_HEIGHT * (MAX_ROWS + 1)
 
 
 def say_broken(rows: Sequence[shelf.Row]) -> None:
@@ -106,8 +113,9 @@ def ask_chosen(kind: Kind, names: list[str]) -> list[str]:
         st.session_state[key] = [name for name in st.session_state[key] if name in names]
     label = next(label for label, each in SHELVES.items() if each is kind)
     return st.multiselect(
-        f"Chosen {label}", names, key=key, bind=BIND, placeholder="one to read, two to compare, any to download"
-    )
+        f"Chosen {label}", names, key=key, bind=BIND, select_all=False, filter_mode="contains",
+        placeholder="one to read, two to compare, any to download",
+    )  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------------- one
