@@ -587,11 +587,8 @@ class Model:
         return tuple(count for count in range(most, 0, -1) if most % count == 0)
 
     def kv_head_kind(self, num_kv_heads: int) -> str:
-        """What attention with that many KV heads is called: MHA, GQA or MQA. Raises InputError without such an axis."""
-        if not self.kv_head_choices:
-            require_kv_head_axis((layer.cache for layer in self.layers), self.name)
-        most = max(self.kv_head_choices, default=0)
-        return "MHA" if num_kv_heads == most else "MQA" if num_kv_heads == 1 else "GQA"
+        """What attention with one of `kv_head_choices` is called: MHA, GQA or MQA."""
+        return "MHA" if num_kv_heads == self.kv_head_choices[0] else "MQA" if num_kv_heads == 1 else "GQA"
 
     def with_kv_heads(self, num_kv_heads: int) -> Model:
         """This model with another number of KV heads in every growing attention layer, and matching k and v weights.

@@ -1,6 +1,5 @@
 """Figures: their numbers are the results' own, to the byte."""
 
-import numpy as np
 import plotly.graph_objects as go
 import pytest
 
@@ -122,48 +121,6 @@ def test_context_ticks_are_powers_of_two_and_few():
     assert axis["ticktext"][0] == "512"
 
 
-def test_the_fit_map_holds_each_rows_total_in_its_cell():
-    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
-    table = kvplan.sweep(scenario, context_length=[1024, 65536], batch_size=[1, 8, 64])
-    cells = charts.fit_map([charts.Panel("", table)])["data"][0]
-    assert cells["customdata"].ravel().tolist() == table["total_bytes"].tolist()
-    assert (~np.isnan(cells["z"])).ravel().tolist() == table["fits"].tolist()
-
-
-def test_the_fit_map_takes_axes_in_any_order_of_the_table():
-    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
-    table = kvplan.sweep(scenario, context_length=[1024, 65536], kv_dtype=["bf16", "fp8"])
-    cells = charts.fit_map([charts.Panel("", table)], across="kv_dtype", up="context_length")["data"][0]
-    assert cells["customdata"].T.ravel().tolist() == table["total_bytes"].tolist()
-
-
-def test_the_frontier_steps_along_the_largest_batch_of_each_context():
-    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
-    table = kvplan.sweep(scenario, context_length=[1024, 65536, 2**20], batch_size=[1, 4, 64])
-    frontier = next(t for t in charts.fit_map([charts.Panel("", table)])["data"] if t.get("name") == "frontier")
-    fitting = table.groupby("context_length")["fits"].sum().tolist()
-    assert frontier["y"].tolist() == [count - 0.5 for count in fitting for _ in range(2)]
-
-
-def test_the_largest_point_has_the_most_tokens_in_flight():
-    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
-    table = kvplan.sweep(scenario, context_length="1k..1m*2", batch_size="1..1024*2")
-    context, batch = charts.largest_point(table)
-    fitting = table[table["fits"]]
-    assert context * batch == (fitting["context_length"] * fitting["batch_size"]).max()
-    assert charts.largest_point(table[~table["fits"]]) is None
-
-
-def test_a_map_of_several_panels_has_one_band_each_that_do_not_overlap():
-    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
-    tables = [
-        kvplan.sweep(scenario.with_changes(kv_dtype=name), context_length=[1024, 2048]) for name in ("bf16", "fp8")
-    ]
-    layout = charts.fit_map([charts.Panel(str(i), table) for i, table in enumerate(tables)])["layout"]
-    upper, lower = layout["yaxis"]["domain"], layout["yaxis2"]["domain"]
-    assert 0 <= lower[0] < lower[1] < upper[0] < upper[1] <= 1
-
-
 def test_the_strip_shows_each_layer_once():
     figure = charts.layer_strip(layer_strip(kvplan.load_model("gemma-3-27b")))
     layers = [
@@ -178,32 +135,16 @@ def test_the_strip_shows_each_layer_once():
 
 def test_every_figure_is_one_that_plotly_accepts():
     plan = planned()
-    table = kvplan.sweep(plan.scenario, context_length=[1024, 2048], batch_size=[1, 2])
     line = kvplan.sweep(plan.scenario, context_length=[1024, 2048])
     figures = [
         charts.memory_bar(plan),
         charts.cache_against_weights(plan, line),
-        charts.cache_curves([charts.Curve("bf16", plan, line)], log=True),
-        charts.fit_map([charts.Panel("", table)]),
         charts.layer_strip([StripSegment(0, 2, kind, kind) for kind in LAYER_KINDS]),
         charts.named_bars(["a"], [1.0], ["one"], "GPUs"),
-        charts.head_bars([8, 4], [2, None], "tokens"),
     ]
     for figure in figures:
         go.Figure(figure)  # refuses what it does not know
         assert figure["layout"]["template"] == {}
-
-
-def test_crossovers_of_compared_lines_are_their_plans():
-    scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
-    values = charts.octave_values(512, 2**19)
-    curves = [
-        charts.Curve(name, kvplan.plan(here), kvplan.sweep(here, context_length=values))
-        for name in ("bf16", "fp8")
-        for here in [scenario.with_changes(kv_dtype=name)]
-    ]
-    marks = [trace["x"][0] for trace in charts.cache_curves(curves)["data"] if trace["mode"] == "markers"]
-    assert marks == [curve.plan.crossover_context_length for curve in curves]
 
 
 def test_the_plans_table_holds_every_part_in_exact_bytes():

@@ -11,11 +11,14 @@ from kvplan.errors import InputError
 from kvplan.fleet import (
     Lengths,
     adapter_bytes,
+    cheapest_first,
+    fewest_first,
     fewest_gpus,
     layouts,
     lengths_from_list,
     lengths_from_quantiles,
     plan_users,
+    which_gpu,
 )
 from kvplan.hardware import define_gpu
 from kvplan.model import Model
@@ -114,3 +117,42 @@ def test_an_adapter_has_a_and_b_of_its_rank_on_each_matrix() -> None:
 def test_an_unknown_role_for_an_adapter_is_refused() -> None:
     with pytest.raises(InputError, match="role is 'nose'"):
         adapter_bytes(model(), 8, roles=["nose"])
+
+
+# ------------------------------------------------------------------------------------------------- models x GPUs
+
+
+def test_gpus_are_ranked_by_price_and_by_number_with_what_is_unknown_last() -> None:
+    asked = scenario(context_length=32768, batch_size=8)  # 15 GiB of weights and 32 GiB of cache
+    cheap = define_gpu(name="cheap", usable_bytes=24 * GIB, node_gpus=8, rent_usd_per_hour=0.5)
+    large = define_gpu(name="large", usable_bytes=96 * GIB, node_gpus=8, rent_usd_per_hour=3.0)
+    unpriced = define_gpu(name="unpriced", usable_bytes=40 * GIB, node_gpus=8)
+    hopeless = define_gpu(name="hopeless", usable_bytes=GIB, node_gpus=8)
+    rows = which_gpu(asked, [model()], [hopeless, unpriced, large, cheap])
+    assert {row.gpu: row.num_gpus for row in rows} == {"hopeless": None, "unpriced": 2, "large": 1, "cheap": 3}
+    assert [row.gpu for row in cheapest_first(rows)] == ["cheap", "large", "unpriced", "hopeless"]
+    assert [row.gpu for row in fewest_first(rows)] == ["large", "unpriced", "cheap", "hopeless"]
+    assert cheapest_first(rows)[0].rent_per_hour == 1.5
+
+
+def test_of_equal_numbers_the_cheaper_comes_first_and_of_equal_prices_the_name_decides() -> None:
+    prices = {"b": 2.0, "a": 2.0, "c": 1.0}
+    gpus = [
+        define_gpu(name=name, usable_bytes=96 * GIB, node_gpus=8, rent_usd_per_hour=usd) for name, usd in prices.items()
+    ]
+    rows = which_gpu(scenario(), [model()], gpus)
+    assert [row.gpu for row in fewest_first(rows)] == ["c", "a", "b"]
+    assert fewest_first(rows) == fewest_first(rows[::-1])
+
+
+def test_the_scenarios_own_model_keeps_its_number_of_kv_heads_and_another_does_not() -> None:
+    asked = scenario(num_kv_heads=1)
+    other = define_model(
+        name="M", num_layers=16, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, intermediate_size=14336,
+        vocab_size=128256,
+    )  # fmt: skip
+    own, another = which_gpu(asked, [model(), other], [asked.gpu])
+    assert own.answer is not None
+    assert another.answer is not None
+    assert own.answer.scenario.num_kv_heads == 1
+    assert another.answer.scenario.num_kv_heads is None

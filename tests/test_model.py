@@ -302,3 +302,14 @@ def test_equal_layers_are_one_run() -> None:
     mixed = model_of([FullAttention(4, 64), FullAttention(4, 64), MAMBA, FullAttention(4, 64)])
     assert [count for _, count in mixed.layer_runs] == [2, 1, 1]
     assert norm(3)[0].params == 3
+
+
+def test_the_numbers_of_kv_heads_run_from_mha_to_mqa_and_all_are_taken() -> None:
+    assert LLAMA_8B.kv_head_choices == (32, 16, 8, 4, 2, 1)
+    assert [LLAMA_8B.kv_head_kind(count) for count in (32, 8, 1)] == ["MHA", "GQA", "MQA"]
+    assert [LLAMA_8B.with_kv_heads(count).num_kv_heads for count in LLAMA_8B.kv_head_choices] == [32, 16, 8, 4, 2, 1]
+
+
+def test_a_model_without_one_number_of_kv_heads_has_none_to_choose() -> None:
+    assert model_of([LatentAttention(512, 64)]).kv_head_choices == ()
+    assert model_of([MAMBA]).kv_head_choices == ()

@@ -15,7 +15,7 @@ from kvplan.attention import FullAttention, LatentAttention, NoCache
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import DtypeError, InputError, KvplanError, ParallelError, UnknownNameError
 from kvplan.plan import Scenario, plan
-from kvplan.sweep import MAX_ROWS, sweep
+from kvplan.sweep import MAX_ROWS, Refusal, sweep, sweep_possible
 from tests.examples import LLAMA_8B, SMALL_GPU, model_of
 
 SCENARIO = Scenario(LLAMA_8B, SMALL_GPU, context_length=4096, batch_size=2)
@@ -133,6 +133,64 @@ def test_too_many_rows_are_refused_before_they_are_made() -> None:
     with pytest.raises(InputError, match=r"the sweep has 16,777,216 rows; at most 5,000,000 are allowed"):
         sweep(SCENARIO, context_length="1..4096", batch_size="1..4096")
     assert MAX_ROWS == 5_000_000
+
+
+# --------------------------------------------------------------------------------------------------- GPUs, gaps
+
+
+def test_each_row_of_a_gpu_axis_is_the_plan_on_that_gpu() -> None:
+    gpus = ["t4-16gb", "h100-sxm-80gb"]
+    rows = sweep(SCENARIO, gpu=gpus, context_length=[1024, 4096], tensor_parallel=[1, 2])
+    assert list(rows.columns) == ["gpu", *COLUMNS]
+    assert rows.gpu.tolist() == [gpu for gpu in gpus for _ in range(4)]
+    for row in rows.itertuples():
+        here = Scenario(
+            LLAMA_8B, str(row.gpu), context_length=int(row.context_length), batch_size=2,  # type: ignore[arg-type]
+            tensor_parallel=int(row.tensor_parallel),  # type: ignore[arg-type]
+        )  # fmt: skip
+        p = plan(here)
+        found = (row.cache_bytes, row.weight_bytes, row.overhead_bytes, row.total_bytes, row.capacity_bytes, row.fits)
+        assert found == (p.cache_bytes, p.weight_bytes, p.overhead_bytes, p.total_bytes, p.capacity_bytes, p.fits)
+
+
+def test_a_gpu_axis_takes_objects_and_one_gpu_alone() -> None:
+    rows = sweep(SCENARIO, gpu=[SMALL_GPU])
+    assert rows.gpu.tolist() == [SMALL_GPU.id or SMALL_GPU.name]
+    assert rows.drop(columns="gpu").equals(sweep(SCENARIO))
+
+
+@pytest.mark.parametrize("gpu", [[], ["no-such-gpu"], [None], 7])
+def test_what_is_no_gpu_is_refused(gpu: Any) -> None:
+    with pytest.raises(KvplanError, match="gpu"):
+        sweep(SCENARIO, gpu=gpu)
+
+
+def test_what_can_be_planned_is_the_sweep_where_nothing_is_refused() -> None:
+    rows, refused = sweep_possible(SCENARIO, context_length="1..5", kv_dtype="bf16,fp8", gpu=["t4-16gb"])
+    assert rows.equals(sweep(SCENARIO, context_length="1..5", kv_dtype="bf16,fp8", gpu=["t4-16gb"]))
+    assert refused == ()
+
+
+def test_combinations_that_cannot_be_planned_are_left_out_and_named() -> None:
+    rows, refused = sweep_possible(
+        SCENARIO, context_length=[1024, 4096], tensor_parallel=[1, 3, 2], num_kv_heads=[8, 5], kv_dtype="fp8,bf16"
+    )
+    kept = sweep(SCENARIO, context_length=[1024, 4096], tensor_parallel=[1, 2], num_kv_heads=[8], kv_dtype="fp8,bf16")
+    assert rows.equals(kept)
+    assert len(refused) == 3 * 2 * 2 - 2 * 2
+    three = Refusal({"tensor_parallel": 3, "num_kv_heads": 8, "kv_dtype": "fp8"}, refused[2].reason)
+    assert three in refused
+    assert "do not divide by tensor_parallel=3" in three.reason
+
+
+def test_where_nothing_can_be_planned_the_first_reason_is_raised() -> None:
+    with pytest.raises(ParallelError, match="do not divide by tensor_parallel=3"):
+        sweep_possible(SCENARIO, tensor_parallel=[3, 5])
+
+
+def test_an_axis_that_cannot_be_read_is_refused_and_not_left_out() -> None:
+    with pytest.raises(InputError, match="context_length is 0"):
+        sweep_possible(SCENARIO, context_length=[0, 1])
 
 
 AXES = st.sampled_from(["context_length", "batch_size", "kv_dtype", "weight_dtype", "num_kv_heads", "tensor_parallel"])

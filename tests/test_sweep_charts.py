@@ -1,0 +1,278 @@
+"""Figures of sweeps: their numbers are the rows' own, to the byte, and their marks are the plans'."""
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+import kvplan
+from kvplan.charts import SERIES, octave_values
+from kvplan.fleet import cheapest_first, which_gpu
+from kvplan.sweep_charts import (
+    MAX_CROSSES,
+    MAX_TEXTS,
+    SCALES,
+    TITLES,
+    Curve,
+    Panel,
+    cache_curves,
+    fit_map,
+    fleet_bars,
+    head_bars,
+    largest_point,
+    total_lines,
+)
+
+GIB = 2**30
+LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+GPUS = ["rtx-4090-24gb", "h100-sxm-80gb", "mi300x-192gb"]
+
+
+def swept(**axes):
+    return kvplan.sweep(LLAMA, **axes)
+
+
+def traces(figure, kind):
+    return [trace for trace in figure["data"] if trace["type"] == kind]
+
+
+def curves(**values):
+    ((setting, choices),) = values.items()
+    contexts = octave_values(512, 2**19)
+    scenarios = [LLAMA.with_changes(**{setting: choice}) for choice in choices]
+    return [
+        Curve(str(choice), kvplan.plan(here), kvplan.sweep(here, context_length=contexts))
+        for choice, here in zip(choices, scenarios, strict=True)
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------------- maps
+
+
+def test_the_fit_map_holds_each_rows_total_in_its_cell():
+    table = swept(context_length=[1024, 65536], batch_size=[1, 8, 64])
+    (cells,) = traces(fit_map([Panel("", table)]), "heatmap")
+    assert cells["customdata"].ravel().tolist() == table["total_bytes"].tolist()
+    assert (~np.isnan(cells["z"])).ravel().tolist() == table["fits"].tolist()
+    assert cells["z"][0, 0] == pytest.approx(table["total_bytes"][0] / GIB)
+    assert (cells["x"], cells["y"]) == (["1K", "64K"], ["1", "8", "64"])
+
+
+def test_the_fit_map_takes_axes_in_any_order_of_the_table():
+    table = swept(context_length=[65536, 1024], kv_dtype=["bf16", "fp8"])
+    (cells,) = traces(fit_map([Panel("", table)], across="kv_dtype", up="context_length"), "heatmap")
+    assert cells["y"] == ["1K", "64K"]
+    assert cells["customdata"].T[:, ::-1].ravel().tolist() == table["total_bytes"].tolist()
+
+
+@pytest.mark.parametrize("across", TITLES)
+@pytest.mark.parametrize("up", TITLES)
+def test_any_two_axes_make_a_map_that_plotly_accepts(across, up):
+    if across == up:
+        return
+    values = {
+        "context_length": [1024, 65536], "batch_size": [1, 64], "kv_dtype": ["bf16", "fp8"], "num_kv_heads": [8, 1],
+        "weight_dtype": [None, "fp8"], "tensor_parallel": [1, 2], "gpu": GPUS[:2],
+    }  # fmt: skip
+    table = swept(**{column: values[column] for column in (across, up)})
+    figure = fit_map([Panel("", table)], across, up)
+    go.Figure(figure)  # refuses what it does not know
+    (cells,) = traces(figure, "heatmap")
+    for row in table.itertuples():
+        column = cells["x"].index(_word(getattr(row, across), across))
+        line = cells["y"].index(_word(getattr(row, up), up))
+        assert cells["customdata"][line, column] == row.total_bytes
+    assert len(table) == 4
+
+
+def _word(value, column):
+    return {1024: "1K", 65536: "64K"}[value] if column == "context_length" else str(value)
+
+
+def test_the_frontier_steps_along_the_largest_batch_of_each_context():
+    table = swept(context_length=[1024, 65536, 2**20], batch_size=[1, 4, 64])
+    (frontier,) = fit_map([Panel("", table)])["layout"]["shapes"]
+    assert table.groupby("context_length")["fits"].sum().tolist() == [3, 2, 0]
+    assert frontier["path"] == "M-0.5,2.5V2.5H0.5V1.5H1.5V-0.5H2.5"
+
+
+def test_where_gpus_differ_colours_are_shares_of_each_ones_memory():
+    table = swept(gpu=GPUS, tensor_parallel=[1, 2])
+    (cells,) = traces(fit_map([Panel("", table)], "gpu", "tensor_parallel"), "heatmap")
+    share = table["total_bytes"] / table["capacity_bytes"] * 100
+    shown = cells["z"].T.ravel()
+    assert shown[~np.isnan(shown)] == pytest.approx(share[table["fits"]].tolist(), rel=1e-6)
+
+
+def test_a_map_of_names_with_few_cells_has_its_bytes_written_in_them():
+    table = swept(gpu=GPUS, num_kv_heads=[32, 8, 1])
+    (cells,) = traces(fit_map([Panel("", table)], "num_kv_heads", "gpu"), "heatmap")
+    assert cells["text"][2] == [kvplan.units.format_bytes(n) for n in table["total_bytes"][-3:][::-1]]
+    assert cells["text"][0][2] == ""  # does not fit: crossed out
+    assert len(table) < MAX_TEXTS
+
+
+def test_a_combination_that_cannot_be_planned_is_neither_coloured_nor_crossed_out():
+    table = swept(gpu=GPUS[:1], num_kv_heads=[8, 1])
+    whole = swept(gpu=GPUS[:2], num_kv_heads=[8, 1])
+    figure = fit_map([Panel("", whole[:3])], "num_kv_heads", "gpu")
+    (cells,) = traces(figure, "heatmap")
+    assert np.isnan(cells["z"][1, 0])
+    assert all(len(trace["x"]) <= 2 for trace in traces(figure, "scatter"))
+    assert len(table) == 2
+
+
+def test_a_fine_map_has_no_crosses():
+    many = swept(context_length="1..500", batch_size=[1, 2**20])
+    assert len(many) > MAX_CROSSES
+    assert "does not fit" not in {trace.get("name") for trace in fit_map([Panel("", many)])["data"]}
+
+
+def test_a_map_of_several_panels_has_one_band_each_that_do_not_overlap_and_one_scale():
+    tables = [swept(context_length=[1024, 2048], batch_size=[1, 2], kv_dtype=[name]) for name in ("bf16", "fp8")]
+    figure = fit_map([Panel(str(index), table) for index, table in enumerate(tables)])
+    upper, lower = figure["layout"]["yaxis"]["domain"], figure["layout"]["yaxis2"]["domain"]
+    assert 0 <= lower[0] < lower[1] < upper[0] < upper[1] <= 1
+    assert {trace["coloraxis"] for trace in traces(figure, "heatmap")} == {"coloraxis"}
+
+
+def test_the_largest_point_has_the_most_tokens_in_flight_and_of_equal_ones_the_longest_context():
+    table = swept(context_length="1k..1m*2", batch_size="1..1024*2")
+    largest = largest_point(table)
+    fitting = table[table["fits"]]
+    in_flight = fitting["context_length"] * fitting["batch_size"]
+    assert largest.context_length * largest.batch_size == in_flight.max()
+    assert largest.equals == (in_flight == in_flight.max()).sum() - 1
+    assert largest.context_length == fitting["context_length"][in_flight == in_flight.max()].max()
+
+
+def test_nothing_that_fits_has_no_largest_point():
+    assert largest_point(swept(context_length=[2**30], batch_size=[1024])) is None
+
+
+def test_contexts_beyond_the_models_limit_do_not_count_where_there_are_others():
+    table = swept(context_length="128k..256k*2", batch_size=[1])
+    assert largest_point(table, 131072).context_length == 131072
+    assert largest_point(table[1:], 131072).context_length == 262144
+
+
+def test_the_largest_point_and_the_context_limit_are_marked_on_the_map():
+    table = swept(context_length="64k..256k*2", batch_size=[1, 2])
+    figure = fit_map([Panel("", table)], context_limit=131072)
+    star = next(trace for trace in figure["data"] if trace.get("name") == "largest point")
+    assert (star["x"], star["y"]) == (["128K"], ["2"])
+    limit = next(shape for shape in figure["layout"]["shapes"] if shape["type"] == "line")
+    assert (limit["x0"], limit["name"]) == (1.5, "context limit 128K")
+
+
+def test_ticks_of_a_long_axis_of_contexts_are_powers_of_two():
+    table = swept(context_length="1k..200k+1k", batch_size="1..100")
+    layout = fit_map([Panel("", table)])["layout"]
+    assert layout["xaxis"]["tickvals"] == ["1K", "16K", "32K", "64K", "128K"]
+    assert layout["yaxis"]["tickvals"] == ["1", "8", "16", "32", "64"]
+
+
+def test_a_map_of_numbers_measures_no_margin_for_itself():
+    layout = fit_map([Panel("", swept(context_length="1k..200k+1k", batch_size="1..100"))])["layout"]
+    assert not layout["xaxis"]["automargin"]
+    assert not layout["yaxis"]["automargin"]
+    assert layout["coloraxis"]["colorbar"]["yref"] == "container"
+
+
+# ---------------------------------------------------------------------------------------------------------- lines
+
+
+def test_crossovers_of_compared_lines_are_their_plans_and_are_written_beside_them():
+    found = curves(kv_dtype=["bf16", "fp8"])
+    marks = [trace for trace in cache_curves(found)["data"] if trace["mode"] == "markers+text"]
+    crossovers = [curve.plan.crossover_context_length for curve in found]
+    assert [mark["x"] for mark in marks] == [[at] for at in crossovers]
+    assert [mark["text"] for mark in marks] == [[f"{at:,}"] for at in crossovers]
+
+
+def test_lines_with_other_weights_have_their_own_line_of_weights():
+    figure = cache_curves(curves(num_kv_heads=[32, 1]))
+    names = [trace["name"] for trace in figure["data"] if trace["mode"] == "lines"]
+    assert names == ["Cache, 32", "Weights, 32", "Cache, 1", "Weights, 1", "Usable capacity"]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_capacity_is_labelled_on_every_scale(scale):
+    figure = cache_curves(curves(kv_dtype=["bf16"]), scale=scale)
+    (label,) = figure["layout"]["annotations"]
+    assert label["text"] == "usable 79.1 GiB"
+    height = LLAMA.gpu.usable_bytes / GIB
+    assert label["y"] == pytest.approx(np.log10(height) if scale == "logarithmic" else height)
+    assert figure["layout"]["xaxis"].get("type") == (None if scale == "linear" else "log")
+
+
+def test_ticks_of_a_linear_axis_are_multiples_of_a_power_of_two():
+    axis = cache_curves(curves(kv_dtype=["bf16"]), scale="linear")["layout"]["xaxis"]
+    assert axis["ticktext"] == ["0", "64K", "128K", "192K", "256K", "320K", "384K", "448K", "512K"]
+
+
+def test_lines_of_totals_hold_the_sweeps_totals():
+    table = swept(context_length="1k..64k*2", kv_dtype=["bf16", "fp8"])
+    for line in total_lines(table, "context_length", "kv_dtype")["data"]:
+        rows = table[table["kv_dtype"] == line["name"]]
+        assert line["customdata"].tolist() == rows["total_bytes"].tolist()
+        assert line["y"] == pytest.approx(rows["total_bytes"] / GIB)
+
+
+def test_lines_of_gpus_are_shares_of_each_ones_memory():
+    table = swept(batch_size="1..64*2", gpu=GPUS)
+    figure = total_lines(table, "batch_size", "gpu")
+    for line in figure["data"]:
+        rows = table[table["gpu"] == line["name"]]
+        assert line["y"] == pytest.approx(rows["total_bytes"] / rows["capacity_bytes"] * 100)
+    assert figure["layout"]["shapes"][0]["y0"] == 100
+
+
+def test_lines_differ_in_dash_and_marker_and_not_only_in_colour():
+    figure = total_lines(swept(context_length=[1024, 2048], gpu=GPUS), "context_length", "gpu")
+    assert len({line["line"]["dash"] for line in figure["data"]}) == 3
+    assert len({line["marker"]["symbol"] for line in figure["data"]}) == 3
+    assert len(set(SERIES)) == len(SERIES)
+
+
+# ----------------------------------------------------------------------------------------------------------- bars
+
+
+def test_head_bars_name_each_kind_and_show_the_trained_number_in_full_colour():
+    bars = head_bars({32: 524288, 8: 131072}, {32: "MHA", 8: "GQA<br>as trained"}, "KiB a token", "KiB")
+    (trace,) = bars["data"]
+    assert bars["layout"]["xaxis"]["ticktext"] == ["32<br>MHA", "8<br>GQA<br>as trained"]
+    assert trace["y"] == [512, 128]
+    assert trace["customdata"] == ["524,288 B", "131,072 B"]
+    assert trace["marker"]["opacity"][1] == 1 > trace["marker"]["opacity"][0]
+
+
+def test_a_number_without_limit_has_no_bar_but_says_so():
+    (trace,) = head_bars({8: None, 1: 100}, {8: "GQA", 1: "MQA"}, "tokens")["data"]
+    assert (trace["y"], trace["text"]) == ([None, 100], ["no limit", "100"])
+
+
+def test_fleet_bars_show_price_and_number_of_each_gpu_for_each_model():
+    rows = cheapest_first(which_gpu(LLAMA, ["llama-3.1-8b", "llama-3.1-70b"], GPUS))
+    figure = fleet_bars(rows, by_price=True)
+    for trace in figure["data"]:
+        mine = [row for row in rows if row.model == trace["name"]]
+        assert trace["x"] == [row.rent_per_hour for row in mine]
+        assert [text.split()[0] for text in trace["text"]] == [str(row.num_gpus) for row in mine]
+    assert len({trace["marker"]["pattern"]["shape"] for trace in figure["data"]}) == 2
+    assert fleet_bars(rows, by_price=False)["data"][0]["x"] == [
+        row.num_gpus for row in rows if row.model == rows[0].model
+    ]
+
+
+def test_every_figure_is_one_that_plotly_accepts():
+    table = swept(context_length=[1024, 2048], batch_size=[1, 2])
+    figures = [
+        *(cache_curves(curves(kv_dtype=["bf16", "fp8"]), scale=scale) for scale in SCALES),
+        fit_map([Panel("one", table), Panel("two", table)], context_limit=1024),
+        total_lines(swept(context_length=[1024, 2048], gpu=GPUS), "context_length", "gpu"),
+        head_bars({8: 2, 4: None}, {8: "GQA, as trained", 4: "GQA"}, "tokens"),
+        fleet_bars(which_gpu(LLAMA, ["llama-3.1-8b"], GPUS), by_price=True),
+    ]
+    for figure in figures:
+        go.Figure(figure)  # refuses what it does not know
+        assert figure["layout"]["template"] == {}
