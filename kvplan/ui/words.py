@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 from plotly.basedatatypes import BaseFigure, convert_to_base64
@@ -17,7 +18,6 @@ from plotly.basedatatypes import BaseFigure, convert_to_base64
 from kvplan.documents import table_csv
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
-from kvplan.report import sweep_csv
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
 from kvplan.units import counted as counted
@@ -129,23 +129,32 @@ def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str
 
 def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
     """A sortable table; whole numbers carry separators, and a dash stands for what is not known."""
+    shown = table.apply(_exact_column)
     numbers = {
         str(name): st.column_config.NumberColumn(format="localized")
-        for name, kind in table.dtypes.items()
+        for name, kind in shown.dtypes.items()
         if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
     }
     _leave_room()
-    st.dataframe(table, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table", placeholder=UNKNOWN)
+    st.dataframe(shown, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table", placeholder=UNKNOWN)
+
+
+MAX_EXACT = 2**53
+"""A browser counts whole numbers exactly up to here."""
+
+
+def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column as it is, or as text where a browser would round one of its whole numbers."""
+    whole = pd.api.types.is_integer_dtype(column)
+    values = (column.min(), column.max()) if whole else column if column.dtype == object else ()
+    if any(isinstance(value, int | np.integer) and abs(value) > MAX_EXACT for value in values):
+        return column.map(lambda value: f"{value:,}")
+    return column
 
 
 def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:
     """A button that makes the CSV of exactly this table, only when it is pressed."""
     offer(label, f"{name}.csv", "text/csv", lambda: table_csv(table))
-
-
-def offer_sweep(table: pd.DataFrame, scenario: Scenario, name: str, label: str) -> None:
-    """As `offer_csv`, with the scenario, its sources and its link as comments on top."""
-    offer(label, f"{name}.csv", "text/csv", lambda: sweep_csv(table, scenario, home()))
 
 
 def offer(label: str, file: str, mime: str, make: Callable[[], str]) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan.charts import SERIES, octave_values
+from kvplan.documents import Figure
 from kvplan.errors import InputError, KvplanError
 from kvplan.explain import Term, cache_terms
 from kvplan.plan import MemoryPlan, Scenario, plan
@@ -16,6 +17,7 @@ from kvplan.sweep_charts import SCALES, Curve, cache_curves
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import AXES, ask_values, pick_axis, value_words
+from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
 from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_terms
 from kvplan.units import parse_axis, parse_count
@@ -75,12 +77,15 @@ def _show(scenario: Scenario, column: str, named: list[tuple[Any, Curve]], scale
     curves = [curve for _, curve in named]
     answer = _answer(column, [(value, curve.plan.crossover_context_length) for value, curve in named])
     show_answer(answer, plan(scenario))
-    words.show_chart(
-        cache_curves(curves, words.unit(), scale), f"Cache over context length, a line each. {answer}", "crossover"
-    )
+    figure = Figure(
+        "Cache over context length", f"Cache over context length, a line each. {answer}",
+        cache_curves(curves, words.unit(), scale),
+    )  # fmt: skip
+    words.show_chart(figure.figure, figure.alt, "crossover")
     words.show_table(pd.DataFrame([_row(column, value, curve.plan) for value, curve in named]), "crossover")
     rows = pd.concat([curve.table for curve in curves], ignore_index=True)
-    words.offer_sweep(rows, scenario, "cache-over-context", "Every point of the figure as CSV")
+    st.caption("Every point of the figure:")
+    offer_sweep(rows, scenario, "cache-over-context", answer, figure)
     show_formula("crossover", lambda: _show_terms(column, named))
 
 

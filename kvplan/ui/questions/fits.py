@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import streamlit as st
 
+from kvplan.documents import Figure
 from kvplan.errors import InputError
 from kvplan.plan import Scenario, plan
 from kvplan.sweep import AS_PUBLISHED, Refusal
@@ -43,10 +44,17 @@ def ask(scenario: Scenario) -> None:
     show_answer(answer, plan(scenario))
     _say_each(maps, limit)
     panels = [Panel(f"{panel}: {next(iter(one.changes.values()))}" if one.changes else "", one.table) for one in maps]
-    figure = fit_map(panels, unit=words.unit(), context_limit=limit)
-    words.show_chart(figure, f"What fits, over context length and sequences at once. {answer}", "fit")
+    figure = Figure(
+        "What fits", f"What fits, over context length and sequences at once. {answer}",
+        fit_map(panels, unit=words.unit(), context_limit=limit),
+    )  # fmt: skip
+    words.show_chart(figure.figure, figure.alt, "fit")
     show_sweep(
-        maps[0].table if len(maps) == 1 else pd.concat([m.table for m in maps], ignore_index=True), scenario, "fit"
+        maps[0].table if len(maps) == 1 else pd.concat([m.table for m in maps], ignore_index=True),
+        scenario,
+        "fit",
+        answer,
+        figure,
     )
     show_formula("fit", lambda: _show_sums(scenario, maps))
     show_gaps(refused)

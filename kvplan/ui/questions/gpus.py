@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from kvplan.documents import Figure
 from kvplan.errors import KvplanError
 from kvplan.fleet import FleetRow, cheapest_first, fewest_first, which_gpu
 from kvplan.plan import Scenario
@@ -14,6 +15,7 @@ from kvplan.sweep_charts import fleet_bars, price_words
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import POPULAR_GPUS
+from kvplan.ui.exports import offer_sweep
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.questions.shown import show_answer, show_formula, show_memory_sum
 from kvplan.units import counted
@@ -52,13 +54,15 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     show_answer(answer)
     words.show_warnings(shared)
     shown = [row for row in rows if (row.rent_per_hour if by_price else row.num_gpus) is not None]
+    figures = []
     if shown:
-        words.show_chart(fleet_bars(shown, by_price), f"Fewest GPUs that fit, by GPU. {answer}", "fleet")
+        figures = [Figure("GPUs", f"Fewest GPUs that fit, by GPU. {answer}", fleet_bars(shown, by_price))]
+        words.show_chart(figures[0].figure, figures[0].alt, "fleet")
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
         price = st.column_config.NumberColumn(format="%.2f")
         words.show_table(table, "fleet", **{"USD an hour": price})
-        words.offer_csv(table, "which-gpu", "This table as CSV")
+        offer_sweep(table, scenario, "which-gpu", answer, *figures)
         st.caption("Prices are the lowest public rental price of each GPU, with its date in the table.")
     show_formula("fleet", lambda: _show_sums(scenario, rows))
 

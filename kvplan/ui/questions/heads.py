@@ -7,12 +7,14 @@ from fractions import Fraction
 import pandas as pd
 import streamlit as st
 
+from kvplan.documents import Figure
 from kvplan.errors import InputError, KvplanError
 from kvplan.explain import cache_terms
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.sweep import Refusal
 from kvplan.sweep_charts import head_bars
 from kvplan.ui import words
+from kvplan.ui.exports import offer_sweep
 from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps, show_terms
 from kvplan.units import format_bytes
 
@@ -72,10 +74,12 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
     left, right = st.columns(2)
     with left:
         bars = head_bars(per_token, marks, f"{unit} a token", unit)
-        words.show_chart(bars, f"Cache bytes a token by KV heads. {answer}", "heads_token")
+        by_token = Figure("Cache bytes a token", f"Cache bytes a token by KV heads. {answer}", bars)
+        words.show_chart(by_token.figure, by_token.alt, "heads_token")
     with right:
         bars = head_bars(longest, marks, "longest context (tokens)")
-        words.show_chart(bars, f"Longest context by KV heads. {_longest_words(plans)}", "heads_context")
+        by_context = Figure("Longest context", f"Longest context by KV heads. {_longest_words(plans)}", bars)
+        words.show_chart(by_context.figure, by_context.alt, "heads_context")
     table = pd.DataFrame(
         {
             "KV heads": list(plans),
@@ -87,7 +91,7 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
         }
     )
     words.show_table(table, "heads")
-    words.offer_csv(table, "kv-heads", "This table as CSV")
+    offer_sweep(table, scenario, "kv-heads", answer, by_token, by_context)
     show_formula("heads", lambda: _show_terms(plans))
 
 

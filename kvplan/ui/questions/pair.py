@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan.charts import SERIES, Figure
+from kvplan.documents import Figure as Drawn
 from kvplan.errors import InputError
 from kvplan.plan import Scenario, plan
 from kvplan.sweep_charts import GROWING, Panel, axis_words, fit_map, largest_point, total_lines
@@ -29,8 +30,9 @@ def ask(scenario: Scenario) -> None:
     answer = _answer(table, first, second, scenario.model.context_limit)
     show_answer(answer, plan(scenario))
     figure = _figure(table, first, second, scenario)
-    words.show_chart(figure, f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}", "pair")
-    show_sweep(table, scenario, "two-settings")
+    alt = f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}"
+    words.show_chart(figure, alt, "pair")
+    show_sweep(table, scenario, "two-settings", answer, Drawn("What two settings do together", alt, figure))
     show_formula("pair", lambda: show_memory_sum(plan(scenario)))
     show_gaps(refused)
 

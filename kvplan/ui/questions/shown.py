@@ -8,12 +8,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from kvplan.documents import Figure
 from kvplan.explain import Term, cache_terms, overhead_terms
 from kvplan.plan import MemoryPlan, Scenario
 from kvplan.sweep import Refusal
 from kvplan.sweep_charts import TITLES
 from kvplan.ui import words
 from kvplan.ui.axes import value_words
+from kvplan.ui.exports import offer_sweep
 
 COLUMNS: dict[str, str] = {
     **TITLES,
@@ -55,8 +57,8 @@ def show_gaps(refused: Iterable[Refusal]) -> None:
         st.text(f"and {len(reasons) - MAX_REASONS:,} more reasons")
 
 
-def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str) -> None:
-    """The rows of a sweep as a sortable table, and as files that hold exactly them.
+def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str, answer: str, figure: Figure) -> None:
+    """The rows of a sweep as a sortable table, and as files that hold exactly them and the figure.
 
     Rows are fetched as they are scrolled to: a table of 20,000 rows would otherwise be sent whole after each change.
     """
@@ -65,7 +67,7 @@ def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str) -> None:
         table, hide_index=True, column_config=config, key=f"{name}_table", placeholder=words.UNKNOWN, lazy=True,
         alt="Every point of the figure",
     )  # fmt: skip
-    words.offer_sweep(table, scenario, name, "This table as CSV")
+    offer_sweep(table, scenario, name, answer, figure)
 
 
 def _column(name: str, values: pd.Series[Any]) -> Any:
