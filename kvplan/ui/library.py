@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from kvplan.errors import InputError, KvplanError, PresetError
+from kvplan.errors import InputError, PresetError
 from kvplan.hardware import Gpu
-from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, Preset, is_in_library, kind_of
+from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Entry, Kind, Preset, entries, is_in_library, kind_of
 from kvplan.model import Model
 from kvplan.presets import ScenarioPreset, list_gpus, list_models, load_gpu, load_model
 from kvplan.ui.words import show_error
@@ -59,35 +59,24 @@ def gpu_ids() -> list[str]:
 
 def model_labels() -> Callable[[str], str]:
     """What a list shows for a model's id: its name, by which people look for it, and the id."""
-    own = {name: _label(name, model.name) for name, model in own_models().items()}
-    return lambda name: own.get(name) or _model_label(name)
+    return _labels(MODEL)
 
 
 def gpu_labels() -> Callable[[str], str]:
     """What a list shows for a GPU's id: its name and the id."""
-    own = {name: _label(name, gpu.name) for name, gpu in own_gpus().items()}
-    return lambda name: own.get(name) or _gpu_label(name)
+    return _labels(GPU)
 
 
-def _label(name: str, title: str) -> str:
-    return f"{title} · {name}"
+def _labels(kind: Kind) -> Callable[[str], str]:
+    mine = {name: f"{thing.name} · {name}" for name, thing in own(kind).items()}
+    listed = _titles(entries(kind))
+    return lambda name: mine.get(name) or listed.get(name, name)
 
 
-@lru_cache(maxsize=4096)
-def _model_label(name: str) -> str:
-    """The label of a preset; what is none that can be read keeps its id."""
-    try:
-        return _label(name, load_model(name).name)
-    except KvplanError:
-        return name
-
-
-@lru_cache(maxsize=4096)
-def _gpu_label(name: str) -> str:
-    try:
-        return _label(name, load_gpu(name).name)
-    except KvplanError:
-        return name
+@lru_cache(maxsize=8)
+def _titles(found: tuple[Entry, ...]) -> dict[str, str]:
+    """The label of each preset, made once for each state of the library; what cannot be read keeps its id."""
+    return {item.id: f"{item.name} · {item.id}" for item in found if item.name}
 
 
 def find_model(name: str | None) -> Model:

@@ -413,3 +413,13 @@ def test_words_of_a_file_are_never_rendered(app, team):
     edit(page, "gpus", "card")
     found = {element.type for element in page.run.main if HOSTILE[:20] in str(element.proto)}
     assert found <= {"text", "code", "dataframe", "text_area"}
+
+
+def test_a_saved_name_reaches_every_list_at_once(app):
+    page = app()
+    save(replace(CARD, name="First name"))
+    page.go("plan")
+    assert "First name · card" in page.run.selectbox(key="gpu").options
+    save(replace(CARD, name="Second name"), version(GPU, "card"))
+    page.go("plan")
+    assert "Second name · card" in page.run.selectbox(key="gpu").options
