@@ -23,7 +23,7 @@ from typing import Any
 from kvplan.attention import LayerCache
 from kvplan.dtypes import StorageFormat
 from kvplan.errors import ConfigError, UnsupportedConfigError, shorten
-from kvplan.importer.decoder import CONTEXT_KEYS, Parts
+from kvplan.importer.decoder import CONTEXT_KEYS, MAX_LAYERS, Parts
 from kvplan.importer.harmless import why_harmless
 from kvplan.importer.measured_cache import layer_caches
 from kvplan.importer.measured_weights import Weights, weights_of
@@ -376,6 +376,7 @@ def _refuse_errors(answer: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         "cross": f"{model_type} has cross-attention ({text}), whose cache text alone does not fill",
         "architecture": f"architectures names {text}, no language model of this type in transformers {version}",
         "build": f"transformers {version} cannot build it ({text})",
+        "layers": f"it has {text} layers; up to {MAX_LAYERS:,} are known",
         "memory": "it takes more memory than a measurement may",
         "slow": f"it takes longer than {text} seconds",
         "gone": "it takes more memory or time than a measurement may",

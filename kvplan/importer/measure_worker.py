@@ -22,6 +22,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 MEMORY_BYTES = 1 << 30
@@ -51,6 +52,9 @@ UNREAD = ("quantization_config", "auto_map", "_name_or_path", "torch_dtype", "dt
           "_attn_implementation", "_attn_implementation_internal", "transformers_version")  # fmt: skip
 """Keys that must not reach the class: how it is stored, run and loaded is not measured."""
 
+MAX_LAYERS = 10_000
+"""As for the rules."""
+
 CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
 """What models call the cache that they take and return."""
 
@@ -73,7 +77,7 @@ def main() -> None:
     sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), write_through=True)
     version = load_libraries()
     limit_memory()
-    sys.addaudithook(refuse_network)
+    sys.addaudithook(guard())
     send(channel, {"transformers": version})
     for line in sys.stdin.buffer:
         request = json.loads(line)
@@ -107,7 +111,6 @@ def limit_memory() -> None:
     """Let the process grow by no more than MEMORY_BYTES from here."""
     try:
         import resource
-        from pathlib import Path
 
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except (ImportError, OSError):  # no such limit on this system; the parent's time limit still holds
@@ -128,14 +131,26 @@ def limit_seconds(seconds: int) -> None:
 
 
 _FORBIDDEN = re.compile(
-    r"socket\.(connect|bind|getaddrinfo|gethostbyname|sendto)|os\.(system|exec|posix_spawn|fork)|subprocess\.Popen"
+    r"socket\.(connect|bind|getaddrinfo|gethostbyname|sendto)|os\.(system|exec|posix_spawn|fork|kill|symlink|link)"
+    r"|subprocess\.Popen"
 )
+_ON_FILES = re.compile(r"open|os\.(listdir|scandir|mkdir|rmdir|remove|rename|chmod|chown|truncate)|shutil\.\w+")
 
 
-def refuse_network(event: str, _: object) -> None:
-    """An audit hook: no connection, no other program."""
-    if _FORBIDDEN.match(event):
-        raise PermissionError(f"a measurement may not use {event}")
+def guard() -> Callable[[str, Any], None]:
+    """An audit hook: no connection, no other program, and no file but those of Python and its packages."""
+    homes = {Path(path).resolve() for path in (sys.prefix, sys.base_prefix, *sys.path) if path}
+    allowed = (*homes, Path(f"/proc/{os.getpid()}"), Path("/dev/null"))
+
+    def refuse(event: str, args: Any) -> None:
+        if _FORBIDDEN.match(event):
+            raise PermissionError(f"a measurement may not use {event}")
+        if _ON_FILES.fullmatch(event) and args and isinstance(args[0], (str, bytes)):
+            path = Path(os.fsdecode(args[0])).resolve()
+            if not any(path.is_relative_to(home) for home in allowed):
+                raise PermissionError(f"a measurement may not use {event} on a file of its own choice")
+
+    return refuse
 
 
 def answer(config: dict[str, Any]) -> dict[str, Any]:
@@ -294,6 +309,7 @@ def choose(config: dict[str, Any]) -> tuple[Any, Any]:
     )
     offered = [class_name for kind in kinds for class_name in names_of(kind.get(name))]
     settings = settings_of(CONFIG_MAPPING[name], config)
+    refuse_endless_stacks(settings)
     if getattr(settings, "is_encoder_decoder", False):
         raise Refusal("encoder-decoder", "")
     if name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
@@ -301,6 +317,15 @@ def choose(config: dict[str, Any]) -> tuple[Any, Any]:
     if not offered:
         raise Refusal("no decoder", "")
     return settings, getattr(transformers, chosen_class(config, offered))
+
+
+def refuse_endless_stacks(settings: Any) -> None:
+    """So many layers that building them would only end at a limit of time or memory."""
+    parts = [settings, *(part for part in vars(settings).values() if hasattr(part, "attribute_map"))]
+    for part in parts:
+        count = fact(part, "num_hidden_layers")
+        if isinstance(count, int) and count > MAX_LAYERS:
+            raise Refusal("layers", f"{count:,}")
 
 
 def chosen_class(config: Mapping[str, Any], offered: list[str]) -> str:

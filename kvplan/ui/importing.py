@@ -5,169 +5,58 @@ Nothing of a config is shown as Markdown: its words go through plain text and ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from kvplan import charts
-from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError, shorten
+from kvplan.errors import InputError, KvplanError, UnsupportedConfigError, shorten
 from kvplan.explain import count_layers, layer_strip, layer_words
-from kvplan.importer import import_config, parse_config
+from kvplan.importer import import_config
 from kvplan.importer.estimate import TEXT_KEYS
-from kvplan.importer.gguf import import_gguf_header
+from kvplan.importer.gguf import import_gguf_beginnings
 from kvplan.importer.harmless import why_harmless
+from kvplan.importer.headers import Beginning, Index
 from kvplan.importer.measure import START_LIMIT_SECONDS, TIME_LIMIT_SECONDS
-from kvplan.importer.safetensors import Index, explain_difference, read_index
-from kvplan.library import file_text
+from kvplan.importer.safetensors import explain_difference
+from kvplan.library import file_text, save, why_nothing_is_saved
 from kvplan.model import ROLES, Layer, Model
-from kvplan.names import clean_name
+from kvplan.names import clean_name, preset_id
 from kvplan.ui import words
 from kvplan.ui.fields import AS_TRAINED
-from kvplan.ui.library import keep_model, own_id
+from kvplan.ui.import_fields import (
+    ESTIMATE,
+    Asked,
+    ask_file,
+    ask_gguf,
+    ask_hub,
+    ask_text,
+    beside,
+    complaint,
+    start_over,
+)
+from kvplan.ui.library import OWN, keep_model, own_id
 from kvplan.units import format_bytes, format_exact_bytes, format_params
 
 PASTED, FILE, GGUF, HUB = "pasted text", "config.json", "a GGUF file", "a hub id"
-MAX_MEGABYTES = 4
-MAX_BYTES = MAX_MEGABYTES * 2**20
-MAX_HEADER_MEGABYTES = 32
-"""Of a GGUF header or an index, and what the server takes at most."""
-
-FAULTY = "faulty"
 MAX_SEGMENTS = 400
 """Runs of layers that the strip draws; beyond, the table alone shows them."""
 
 MAX_ROWS = 12
 """Rows of the table of layers that stand on the page without scrolling in it."""
 
-ESTIMATE = "import_estimate"
+SAID = "import_said"
 DTYPES = ("bfloat16", "float16", "float32")
 LENGTHS = (4_096, 131_072)
 CHOOSES_THE_CLASS = frozenset({"architectures", "model_type"})
 
-WANTED = (
-    f"The config.json of a decoder language model, up to {MAX_MEGABYTES} MB: it stands among the files of every "
-    "checkpoint that transformers can load. It stays in this session; no code of a checkpoint is run."
-)
-GGUF_WANTED = (
-    f"Only the header of a GGUF file is read, which lists every tensor with its type. Up to {MAX_HEADER_MEGABYTES} MB "
-    "are sent; of a larger file give the beginning, as head -c 32M model.gguf > start.gguf makes it. Whole files, and "
-    "all parts of a split one, are read in the terminal: python -m kvplan import model.gguf"
-)
-NO_HUB = (
-    "Hub ids are not enabled: this server makes no request to any other host. Open the model's page yourself, choose "
-    "config.json among its files, and paste it here or upload it."
-)
 WAIT = (
     "No rule counts this config. It is measured with the installed transformers, in a process of its own, one at a "
     f"time: at most {TIME_LIMIT_SECONDS} s, after at most {START_LIMIT_SECONDS} s to start it."
 )
-
-
-class Asked(NamedTuple):
-    """A config with what stands beside it: hf_quant_config.json and the index of the stored tensors."""
-
-    config: Mapping[str, Any]
-    source: str
-    file: str = ""
-    companion: Mapping[str, Any] | None = None
-    stored: Index | None = None
-
-
-# ------------------------------------------------------------------------------------------------------ what is given
-
-
-def start_over() -> None:
-    """Another config: an estimate that was accepted for the one before does not hold for it."""
-    st.session_state[ESTIMATE] = False
-
-
-def ask_config(way: str) -> Asked | None:
-    """The config and what stands beside it; None where there is none yet, or an error stands below its field."""
-    found = ask_file() if way == FILE else ask_text()
-    with st.expander("Beside it: hf_quant_config.json, model.safetensors.index.json"):
-        beside = [ask_companion(), ask_index()]
-    if found is None or FAULTY in beside:
-        return None
-    companion, index = beside
-    return found._replace(companion=companion, stored=index)
-
-
-@contextmanager
-def complaint(headline: str) -> Iterator[None]:
-    """What goes wrong inside stands right there, in words."""
-    try:
-        yield
-    except KvplanError as error:
-        words.show_error(error, headline)
-
-
-def ask_text() -> Asked | None:
-    text = st.text_area(
-        "config.json", key="import_text", height=240, persist_state="session", on_change=start_over,
-        placeholder='{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, ...}',
-    )  # fmt: skip
-    if not (text or "").strip():
-        st.text(WANTED)
-        return None
-    with complaint("This text cannot be read"):
-        return Asked(bounded_json((text or "").encode(), "the pasted text"), "a pasted config.json")
-    return None
-
-
-def ask_file() -> Asked | None:
-    uploaded = st.file_uploader(
-        "config.json", "json", key="import_file", on_change=start_over, max_upload_size=MAX_MEGABYTES
-    )
-    if uploaded is None:
-        st.text(WANTED)
-        return None
-    with complaint("This file cannot be read"):
-        config = bounded_json(uploaded.getvalue(), shorten(uploaded.name))
-        return Asked(config, "an uploaded config.json", uploaded.name)
-    return None
-
-
-def ask_companion() -> Any:
-    """The object of hf_quant_config.json, None without one, FAULTY where an error stands below its field."""
-    uploaded = st.file_uploader(
-        "hf_quant_config.json, where the checkpoint was quantized with ModelOpt", "json", key="import_quant",
-        max_upload_size=MAX_MEGABYTES,
-    )  # fmt: skip
-    if uploaded is None:
-        return None
-    with complaint("This file cannot be read"):
-        return bounded_json(uploaded.getvalue(), shorten(uploaded.name))
-    return FAULTY
-
-
-def ask_index() -> Any:
-    """The index, None without one, FAULTY where an error stands below its field."""
-    uploaded = st.file_uploader(
-        "model.safetensors.index.json, to compare with the bytes that are stored", "json", key="import_index",
-        max_upload_size=MAX_HEADER_MEGABYTES,
-    )  # fmt: skip
-    if uploaded is None:
-        return None
-    with complaint("This file cannot be read"):
-        return parsed_index(uploaded.getvalue(), shorten(uploaded.name))
-    return FAULTY
-
-
-@st.cache_resource(max_entries=8, show_spinner="Reading the index")
-def parsed_index(data: bytes, file: str) -> Index:
-    """An index, read once: that of a large model has 9 MiB. Raises ConfigError."""
-    return replace(read_index(parse_config(data, file)), where=file)
-
-
-def bounded_json(data: bytes, where: str) -> Mapping[str, Any]:
-    """The JSON object in `data`. Raises ConfigError."""
-    if len(data) > MAX_BYTES:  # the browser's own limit is no limit for a server
-        raise ConfigError(f"{where} has {len(data):,} bytes; a config of up to {MAX_BYTES:,} is read")
-    return parse_config(data, where)
 
 
 # ------------------------------------------------------------------------------------------------------------ reading
@@ -226,7 +115,7 @@ def suggested_name(asked: Asked) -> str:
     paths = [config.get(key) for key in ("_name_or_path", "name_or_path")]
     named = [path.rstrip("/").rpartition("/")[2] for path in paths if isinstance(path, str)]
     stem = asked.file.rpartition(".")[0]
-    for name in (*named, "" if stem == "config" else stem, config.get("model_type")):
+    for name in (asked.name, *named, "" if stem == "config" else stem, config.get("model_type")):
         try:
             return clean_name(name)
         except InputError:
@@ -257,6 +146,7 @@ def show_model(model: Model, how: str, index: Index | None = None) -> None:
     offer_uses(model)
     if index is not None:
         show_stored(model, index)
+    show_beside(model)
     show_layers(model, kv)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -276,6 +166,14 @@ def show_stored(model: Model, index: Index) -> None:
     st.subheader(f"Stored tensors: {verdict}", divider="green" if explained else "orange", anchor=False)
     for sentence in difference.sentences:
         st.text(sentence)
+
+
+def show_beside(model: Model) -> None:
+    """What the checkpoint stores and no engine loads to generate: it is in no figure above."""
+    if model.beside:
+        st.subheader("Stored beside the weights, not counted", anchor=False)
+        for part in model.beside:
+            st.text(part.sentence)
 
 
 def headline_numbers(model: Model, kv: str) -> list[words.Number]:
@@ -448,6 +346,7 @@ def use_model(model: Model) -> None:
 
 
 def offer_uses(model: Model) -> None:
+    """Plan with it, download it, save it."""
     name = own_id(model.name)
     with st.container(horizontal=True):
         st.button("Plan with this model", type="primary", key="use_import", on_click=use_model, args=(model,))
@@ -456,8 +355,38 @@ def offer_uses(model: Model) -> None:
             st.download_button(
                 "Download as a preset file", text, f"{name}.toml", "text/plain", key="get_import", on_click="ignore"
             )
+            offer_save(model)
+    for text in st.session_state.pop(SAID, ()):
+        st.text(text)
     if st.session_state["model"] == name:
-        st.text(f"The plan uses {model.name} now: see Plan, Users, Engine and Sweep.")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.text(f"The plan uses {model.name} now, and so do Users, Engine and Sweep.")
+            st.page_link("kvplan/ui/plan.py", label="Go to Plan", icon=":material/arrow_forward:")
+
+
+def offer_save(model: Model) -> None:
+    """A new preset in the server's library; nothing where this server keeps none."""
+    if why_nothing_is_saved():
+        return
+    with st.popover("Save into the library"):
+        given = st.text_input("Id in the library", own_id(model.name).removeprefix(OWN), key="save_import_id")
+        try:
+            named = replace(model, id=preset_id((given or "").strip()))
+        except KvplanError as error:
+            st.text(str(error))
+            return
+        st.text("Every visitor of this server will see it.")
+        st.button("Save", type="primary", key="save_import", on_click=save_model, args=(named,))
+
+
+def save_model(model: Model) -> None:
+    """Save a model that is new to the library. Runs before the page does."""
+    try:
+        save(model)
+    except KvplanError as error:
+        st.session_state[SAID] = [f"Not saved: {error}"]
+    else:
+        st.session_state[SAID] = [f"{model.id} is saved in the library of this server."]
 
 
 def show_import(asked: Asked) -> None:
@@ -476,31 +405,36 @@ def show_import(asked: Asked) -> None:
 
 
 @st.cache_resource(max_entries=8, show_spinner="Reading the header")
-def read_gguf(data: bytes, file: str, file_bytes: int | None) -> Model:
-    """The model of a GGUF header, read once: it takes longer than the page. Raises ConfigError."""
-    return import_gguf_header(data, file, file_bytes)
+def read_gguf(files: Sequence[Beginning]) -> Model:
+    """The model of a GGUF file, read once: it takes longer than the page. Raises ConfigError."""
+    return import_gguf_beginnings(files)
 
 
 def import_gguf() -> None:
     """The whole view of a GGUF file. Raises ConfigError."""
-    uploaded = st.file_uploader(
-        "GGUF file, or its beginning", "gguf", key="import_gguf", max_upload_size=MAX_HEADER_MEGABYTES
-    )
-    if uploaded is None:
-        st.text(GGUF_WANTED)
+    files = ask_gguf()
+    if not files:
         return
     with st.container(horizontal=True):
         slot = st.container(width=320)
-        file_bytes = st.number_input(
-            "Bytes of the whole file", 1, 2**50, None, key="import_gguf_bytes", placeholder="not known", width=320,
-            help="With it, every tensor is checked to lie inside the file.",
-        )  # fmt: skip
-    model = read_gguf(uploaded.getvalue(), uploaded.name, file_bytes)
+        if len(files) == 1:
+            file_bytes = st.number_input(
+                "Bytes of the whole file", 1, 2**50, None, key="import_gguf_bytes", placeholder="not known", width=320,
+                help="With it, every tensor is checked to lie inside the file.",
+            )  # fmt: skip
+            files = [files[0]._replace(file_bytes=file_bytes)]
+    model = read_gguf(files)
     with slot:
         name = ask_name(model.name)
     if name is not None:
         show_model(replace(model, name=name, source="a GGUF header"), "read from the GGUF header")
 
+
+ASK: dict[str, Callable[[], Asked | None]] = {
+    PASTED: lambda: beside(ask_text()),
+    FILE: lambda: beside(ask_file()),
+    HUB: ask_hub,
+}
 
 st.header("Import", anchor=False)
 source = st.segmented_control(
@@ -508,9 +442,7 @@ source = st.segmented_control(
     persist_state="session",
 )  # fmt: skip
 with complaint("This cannot be imported"):
-    if source == HUB:
-        st.text(NO_HUB)
-    elif source == GGUF:
+    if source == GGUF:
         import_gguf()
-    elif (request := ask_config(source or PASTED)) is not None:
+    elif (request := ASK[source or PASTED]()) is not None:
         show_import(request)

@@ -498,22 +498,41 @@ def test_the_worker_sees_neither_network_nor_credentials(monkeypatch: pytest.Mon
     assert found["HF_HUB_OFFLINE"] == found["TRANSFORMERS_OFFLINE"] == "1"
 
 
-def test_the_worker_refuses_connections_and_programs() -> None:
-    """The audit hook cannot be taken off again, so it is tried in a process of its own."""
-    code = """
-import importlib.util, socket, subprocess, sys
+GUARDED = """
+import importlib.util, os, socket, subprocess, sys
 spec = importlib.util.spec_from_file_location("worker", sys.argv[1])
 worker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(worker)
-sys.addaudithook(worker.refuse_network)
-for call in (lambda: socket.create_connection(("127.0.0.1", 9)), lambda: subprocess.run(["true"])):
+sys.addaudithook(worker.guard())
+for call in (
+    lambda: socket.create_connection(("127.0.0.1", 9)),
+    lambda: subprocess.run(["true"]),
+    lambda: os.fork(),
+    lambda: os.kill(os.getppid(), 0),
+    lambda: open(sys.argv[2]),
+    lambda: open("../" * 40 + sys.argv[2].lstrip("/")),
+    lambda: open(sys.argv[2] + ".new", "w"),
+    lambda: os.listdir(os.path.dirname(sys.argv[2])),
+    lambda: os.remove(sys.argv[2]),
+    lambda: open(os.__file__).close(),
+):
     try:
         call()
     except PermissionError:
         print("refused")
+    else:
+        print("allowed")
 """
-    done = subprocess.run([sys.executable, "-c", code, str(measure.WORKER)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["refused", "refused"]
+
+
+def test_the_worker_refuses_connections_programs_and_files_that_are_not_pythons_own(tmp_path: Path) -> None:
+    """The audit hook cannot be taken off again, so it is tried in a process of its own."""
+    secret = tmp_path / "config.json"
+    secret.write_text("{}")
+    command = [sys.executable, "-P", "-c", GUARDED, str(measure.WORKER), str(secret)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == 9 * ["refused"] + ["allowed"]
+    assert secret.exists()
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit needs /proc")
