@@ -80,7 +80,8 @@ def _hide_server(send: Send) -> None:
 def _guarded(scope: Message, send: Send) -> Send:
     """`send`, with the security headers; cookies stay on encrypted connections where the visitor's is one."""
     _hide_server(send)
-    is_secure = scope.get("scheme") in ("https", "wss")
+    # A forged header makes nothing but the forger's own cookie stricter, so it needs no trust.
+    is_secure = scope["scheme"] == "https" or dict(scope["headers"]).get(b"x-forwarded-proto") == b"https"
 
     async def add(message: Message) -> None:
         if message["type"] in _STARTS:

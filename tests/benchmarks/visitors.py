@@ -30,13 +30,19 @@ def wire(address: str) -> AbstractAsyncContextManager[ClientConnection]:
 
 
 class Session:
-    """One visitor, on the page of that name; the first page has none."""
+    """One visitor, on the page of that name; the first page has none.
+
+    identity   the server's word for this session
+    received   the messages of the last run, as they came
+    """
 
     def __init__(self, socket: ClientConnection, page: str = "", query: str = "") -> None:
         self.socket, self.page, self.query = socket, page, query
         self.widgets: dict[str, str] = {}
         self.fragments: dict[str, str] = {}
         self.values: dict[str, WidgetState] = {}
+        self.identity = ""
+        self.received: list[bytes] = []
 
     async def run(self, **choices: str) -> Answer:
         """One run of the script, with the text of each widget that is named; all earlier choices stay.
@@ -56,8 +62,11 @@ class Session:
     async def _answer(self) -> Answer:
         """Everything up to the end of the run; a run that the script itself starts anew is not over."""
         seen = _Seen()
+        self.received.clear()
         while True:
-            message = ForwardMsg.FromString(await self.socket.recv(decode=False))
+            self.received.append(await self.socket.recv(decode=False))
+            message = ForwardMsg.FromString(self.received[-1])
+            self.identity = message.new_session.initialize.session_id or self.identity
             kind = message.WhichOneof("type")
             if kind == "delta" and message.delta.WhichOneof("type") == "new_element":
                 self._learn(message.delta)
