@@ -161,11 +161,11 @@ def show_formula(p: MemoryPlan) -> None:
         st.text(f"KV cache = {GENERAL_FORMULA}")
         st.caption(", ".join(f"{letter} = {word}" for letter, word in FORMULA_LETTERS))
         st.text(f"This plan, cache on one GPU: {words.exact_size(p.cache_bytes)}")
-        show_terms(cache_terms(p))
+        show_terms(cache_terms(p), "cache_terms")
         st.text(f"Weights on one GPU: {words.exact_size(p.weight_bytes)}")
-        show_terms(weight_terms(p))
+        show_terms(weight_terms(p), "weight_terms")
         st.text(f"Overhead on one GPU: {words.exact_size(p.overhead_bytes)}")
-        show_terms(overhead_terms(p))
+        show_terms(overhead_terms(p), "overhead_terms")
         st.text(f"Usable on one GPU: {words.exact_size(p.capacity_bytes)}; free is what is left of it")
         st.text("The limits")
         words.show_facts(limit_lines(p), ("what", "how"))
@@ -174,10 +174,10 @@ def show_formula(p: MemoryPlan) -> None:
             st.text(f"{number}. {sentence}")
 
 
-def show_terms(terms: tuple[Term, ...]) -> None:
+def show_terms(terms: tuple[Term, ...], key: str) -> None:
     table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
     table["bytes"] = [t.bytes for t in terms]
-    st.dataframe(table, hide_index=True, column_config={"bytes": st.column_config.NumberColumn(format="localized")})
+    words.show_table(table, key)
 
 
 answer = plan(current_or_stop())

@@ -146,7 +146,7 @@ MAX_EXACT = 2**53
 def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column as it is, or as text where a browser would round one of its whole numbers."""
     whole = pd.api.types.is_integer_dtype(column)
-    values = (column.min(), column.max()) if whole else column if column.dtype == object else ()
+    values: Iterable[Any] = (column.min(), column.max()) if whole else column if column.dtype == object else ()
     if any(isinstance(value, int | np.integer) and abs(value) > MAX_EXACT for value in values):
         return column.map(lambda value: f"{value:,}")
     return column
