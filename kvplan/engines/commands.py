@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from kvplan.engines.launch import Launch, require_supported
 from kvplan.engines.llamacpp import cache_type_name, ollama_context
+from kvplan.engines.offload import layers_on_gpu
 from kvplan.engines.support import CACHE_WORDS, TRANSFORMERS, default_cache_dtype
 from kvplan.errors import InputError
 
@@ -107,11 +108,11 @@ def _tensorrt(launch: Launch) -> Words:
 
 
 def _llamacpp(launch: Launch) -> Words:
-    """All layers on the GPU; a quantized V needs flash attention."""
+    """As many layers on the GPU as fit; a quantized V needs flash attention."""
     type_k, type_v = _types(launch)
     types = ["--cache-type-k", type_k, "--cache-type-v", type_v] if (type_k, type_v) != ("f16", "f16") else []
     return [
-        *_server(launch), "-ngl", "999", "-fa", "on", *types,
+        *_server(launch), "-fa", "on", *types,
     ]  # fmt: skip
 
 
@@ -120,14 +121,21 @@ def _ik_llamacpp(launch: Launch) -> Words:
     type_k, type_v = _types(launch)
     types = ["-ctk", type_k, "-ctv", type_v] if (type_k, type_v) != ("f16", "f16") else []
     latent = any(layer.cache.kind.endswith("latent") for layer, _ in launch.model.layer_runs)
-    return [*_server(launch), "-ngl", "999", "-fa", "on", *(["-mla", "3"] if latent else []), *types]
+    return [*_server(launch), "-fa", "on", *(["-mla", "3"] if latent else []), *types]
 
 
 def _server(launch: Launch) -> Words:
     return [
         "llama-server", "-m", f"{launch.model.id or 'model'}.gguf",
         "-c", str(ollama_context(launch.context_length, launch.batch_size)), "-np", str(launch.batch_size),
+        "-ngl", _gpu_layers(launch),
     ]  # fmt: skip
+
+
+def _gpu_layers(launch: Launch) -> str:
+    """999, which means all, where all of them fit."""
+    fit = layers_on_gpu(launch)
+    return "999" if fit > launch.model.num_layers else str(fit)
 
 
 def _types(launch: Launch) -> tuple[str, str]:

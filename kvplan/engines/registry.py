@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from kvplan.dtypes import weight_format
 from kvplan.engines import llamacpp, sglang, tensorrt_llm, transformers, vllm
 from kvplan.engines.capacity import EngineCapacity, Request, checked_request
-from kvplan.engines.support import default_cache_dtype, require_cache_dtype, require_placed
+from kvplan.engines.support import LABELS, default_cache_dtype, require_cache_dtype, require_placed
 from kvplan.errors import InputError, UnknownNameError, quoted, shorten
 from kvplan.model import Model, Placement
 from kvplan.units import whole_number
@@ -64,17 +64,17 @@ def _ik_llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
 
 
 ENGINES: dict[str, Engine] = {
-    "vllm": Engine("vLLM", _vllm, "pool", _names(vllm.VllmOptions), ()),
-    "sglang": Engine("SGLang", _sglang, "pool", _names(sglang.SglangOptions)),
-    "llama.cpp": Engine("llama.cpp", _llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
-    "ollama": Engine("Ollama", _llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
-    "ik_llama.cpp": Engine("ik_llama.cpp", _ik_llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
-    "tensorrt-llm": Engine("TensorRT-LLM", lambda request, _: tensorrt_llm.capacity(request), "pool"),
+    "vllm": Engine(LABELS["vllm"], _vllm, "pool", _names(vllm.VllmOptions), ()),
+    "sglang": Engine(LABELS["sglang"], _sglang, "pool", _names(sglang.SglangOptions)),
+    "llama.cpp": Engine(LABELS["llama.cpp"], _llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
+    "ollama": Engine(LABELS["ollama"], _llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
+    "ik_llama.cpp": Engine(LABELS["ik_llama.cpp"], _ik_llamacpp, "slots", _names(llamacpp.LlamaCppOptions), _NO_BLOCKS),
+    "tensorrt-llm": Engine(LABELS["tensorrt-llm"], lambda request, _: tensorrt_llm.capacity(request), "pool"),
     "transformers": Engine(
-        "transformers", lambda request, _: transformers.dynamic_capacity(request), "tensors", (), _NO_BLOCKS
+        LABELS["transformers"], lambda request, _: transformers.dynamic_capacity(request), "tensors", (), _NO_BLOCKS
     ),
     "transformers-static": Engine(
-        "transformers, static cache",
+        LABELS["transformers-static"],
         lambda request, _: transformers.static_capacity(request),
         "tensors",
         (),

@@ -13,6 +13,13 @@ from kvplan.engines.llamacpp import CACHE_TYPES
 from kvplan.errors import InputError
 from kvplan.model import ROLES, Model, Placement, WeightGroup, as_weight_format
 
+LABELS = {
+    "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "ollama": "Ollama", "ik_llama.cpp": "ik_llama.cpp",
+    "tensorrt-llm": "TensorRT-LLM", "transformers": "transformers",
+    "transformers-static": "transformers, static cache",
+}  # fmt: skip
+"""The word for each engine on a page and in a sentence."""
+
 LLAMACPP = frozenset({"llama.cpp", "ollama", "ik_llama.cpp"})
 TRANSFORMERS = frozenset({"transformers", "transformers-static"})
 
@@ -35,6 +42,11 @@ CACHE_WORDS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """Cache dtypes of each engine by kvplan's name, in the engine's own word."""
 
+NOT_LATENT = {
+    "vllm": frozenset({"nvfp4", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head"}),
+}
+"""Cache dtypes that an engine has for keys and values of heads only, not for latent rows."""
+
 APART = frozenset({"llama.cpp", "ik_llama.cpp"})
 """Engines that store K and V each in a type of its own."""
 
@@ -52,7 +64,10 @@ def default_cache_dtype(engine: str, model: Model) -> str:
 
 def cache_dtypes(engine: str, model: Model) -> tuple[str, ...]:
     """Every cache dtype that the engine has for `model`, by kvplan's name; its default first."""
-    return tuple(dict.fromkeys([default_cache_dtype(engine, model), *CACHE_WORDS[engine]]))
+    latent = any(layer.cache.kind.endswith("latent") for layer, _ in model.layer_runs)
+    left_out = NOT_LATENT.get(engine, frozenset()) if latent else frozenset()
+    names = dict.fromkeys([default_cache_dtype(engine, model), *CACHE_WORDS[engine]])
+    return tuple(name for name in names if name not in left_out)
 
 
 def why_no_cache(engine: str, model: Model, kv: KvDtype) -> str:
@@ -61,23 +76,24 @@ def why_no_cache(engine: str, model: Model, kv: KvDtype) -> str:
     has = cache_dtypes(engine, model)
     listed = f"choose {has[0]}, its default" + (f", or {', '.join(has[1:])}" if has[1:] else "")
     if len(parts) > 1 and engine not in APART:
-        return f"{engine} stores K and V alike, and the plan asks for {kv.name}; {listed}"
+        return f"{LABELS[engine]} stores K and V alike, and the plan asks for {kv.name}; {listed}"
     missing = next((part for part in parts if part not in has), None)
     if missing is None:
         return ""
     if engine in TRANSFORMERS:
-        return f"{engine} keeps its cache in the dtype that the model is computed in, never {missing}; {listed}"
-    return f"{engine} has no cache dtype {missing}; {listed}"
+        label = LABELS[engine]
+        return f"{label} keeps its cache in the dtype that the model is computed in, never {missing}; {listed}"
+    return f"{LABELS[engine]} has no cache dtype {missing}; {listed}"
 
 
 def why_not_placed(engine: str, placement: Placement) -> str:
     """Why the engine cannot spread a model over GPUs so, or ""."""
     if engine in LLAMACPP | TRANSFORMERS and (placement.data_parallel > 1 or placement.expert_parallel):
-        return f"{engine} has neither data nor expert parallelism; start one server for each replica"
+        return f"{LABELS[engine]} has neither data nor expert parallelism; start one server for each replica"
     if engine in TRANSFORMERS and placement.pipeline_parallel > 1:
-        return f"{engine} has no pipeline stages; set pipeline_parallel to 1, or choose another engine"
+        return f"{LABELS[engine]} has no pipeline stages; set pipeline_parallel to 1, or choose another engine"
     if engine == "tensorrt-llm" and placement.data_parallel > 1:
-        return "tensorrt-llm takes data parallel attention from a file of options that is not planned here; set it to 1"
+        return "TensorRT-LLM takes data parallel attention from a file of options that is not planned here; set it to 1"
     return ""
 
 
@@ -95,14 +111,14 @@ def _cut_sentence(engine: str, group: WeightGroup, storage: StorageFormat, place
     cut, label = placement.held(group, group.count)[1], ROLES[group.role].label
     divided = {"rows": group.rows, "columns": group.columns}.get(group.split, cut)
     if divided % cut and group.role in UNDIVIDED_ROLES:
-        return f"{engine} does not start: {divided:,} {group.split} of {label} do not divide by {cut} GPUs"
+        return f"{LABELS[engine]} does not start: {divided:,} {group.split} of {label} do not divide by {cut} GPUs"
     rows, columns = group.shape_per_gpu(cut)
     for scale in _tiles(storage) if cut > 1 and columns > 1 else ():
         size, tile = (columns, scale.columns) if group.split == "columns" else (rows, scale.rows)
         if group.split != "copied" and tile and size % tile:
             return (
-                f"{engine} does not start: {label} in {storage.name} would be cut to {size:,} rows or columns on each "
-                f"of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or expert_parallel"
+                f"{LABELS[engine]} does not start: {label} in {storage.name} would be cut to {size:,} rows or columns on "
+                f"each of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or expert_parallel"
             )
     return ""
 

@@ -136,13 +136,13 @@ def test_a_version_that_is_none_is_said_in_words(app):
 @pytest.mark.parametrize(
     ("name", "address", "words"),
     [
-        ("vllm", {"kv": "q8_0"}, "vllm has no cache dtype q8_0; choose bf16, its default"),
-        ("sglang", {"kv": "q8_0/q4_0"}, "sglang stores K and V alike"),
-        ("ollama", {"kv": "bf16"}, "ollama has no cache dtype bf16; choose fp16, its default, or q8_0, q4_0"),
+        ("vllm", {"kv": "q8_0"}, "vLLM has no cache dtype q8_0; choose bf16, its default"),
+        ("sglang", {"kv": "q8_0/q4_0"}, "SGLang stores K and V alike"),
+        ("ollama", {"kv": "bf16"}, "Ollama has no cache dtype bf16; choose fp16, its default, or q8_0, q4_0"),
         ("llama.cpp", {"kv": "fp8"}, "llama.cpp has no cache dtype fp8"),
-        ("tensorrt-llm", {"kv": "nvfp4"}, "tensorrt-llm has no cache dtype nvfp4"),
+        ("tensorrt-llm", {"kv": "nvfp4"}, "TensorRT-LLM has no cache dtype nvfp4"),
         ("transformers", {"kv": "fp8"}, "transformers keeps its cache in the dtype that the model is computed in"),
-        ("transformers-static", {"pp": "2"}, "transformers-static has no pipeline stages"),
+        ("transformers-static", {"pp": "2"}, "transformers, static cache has no pipeline stages"),
         ("llama.cpp", {"dp": "2"}, "llama.cpp has neither data nor expert parallelism"),
         ("vllm", {"model": "qwen3-235b-a22b-fp8", "tp": "8"}, "would be cut to 192 rows"),
     ],

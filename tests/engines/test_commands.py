@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kvplan.define import define_model
-from kvplan.engines.commands import command
+from kvplan.engines.commands import command, python_call, start_text
 from kvplan.engines.launch import Launch
 from kvplan.engines.lines import predicted_lines
 from kvplan.engines.log import read_log
+from kvplan.engines.offload import layers_on_gpu
 from kvplan.engines.overheads import measured
 from kvplan.errors import InputError, UnknownNameError
 from kvplan.hardware import define_gpu
@@ -71,17 +72,56 @@ def test_fraction_and_parallelism_are_written_where_set() -> None:
 @pytest.mark.parametrize(
     ("engine", "kv_dtype", "message"),
     [
-        ("vllm", "q8_0", "vllm has no cache dtype q8_0; choose bf16, its default, or fp16"),
+        ("vllm", "q8_0", "vLLM has no cache dtype q8_0; choose bf16, its default, or fp16"),
         ("vllm", "q8_0/q4_0", "stores K and V alike"),
         ("llama.cpp", "fp8", "llama.cpp has no cache dtype fp8; choose fp16"),
-        ("ollama", "q8_0/q4_0", "ollama stores K and V alike"),
-        ("tensorrt-llm", "nvfp4", "tensorrt-llm has no cache dtype nvfp4"),
+        ("ollama", "q8_0/q4_0", "Ollama stores K and V alike"),
+        ("tensorrt-llm", "nvfp4", "TensorRT-LLM has no cache dtype nvfp4"),
         ("transformers", "auto", "called from Python"),
     ],
 )
 def test_what_an_engine_cannot_do_is_refused(engine: str, kv_dtype: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         command(launch(engine, kv_dtype=kv_dtype))
+
+
+def test_replicas_and_whole_experts_are_written_in_the_engines_words() -> None:
+    shared = {"model": published("Qwen/Qwen3-30B-A3B"), "placement": Placement(2, 1, 4, expert_parallel=True)}
+    vllm = command(launch("vllm", **shared))
+    assert "--max-num-seqs 1 " in vllm  # of one replica
+    assert vllm.endswith("--tensor-parallel-size 2 --data-parallel-size 4 --enable-expert-parallel")
+    assert command(launch("sglang", **shared)).endswith("--tp-size 8 --dp-size 4 --enable-dp-attention --ep-size 8")
+    dense = command(launch("sglang", placement=Placement(2, 1, 4)))
+    assert dense.endswith("--tp-size 2 --dp-size 4")  # whole replicas of a model without experts
+
+
+def test_the_fork_of_llamacpp_has_a_command_of_its_own() -> None:
+    assert command(launch("ik_llama.cpp", kv_dtype="q8_0")) == (
+        "llama-server -m model.gguf -c 32768 -np 4 -ngl 999 -fa on -ctk q8_0 -ctv q8_0"
+    )
+    latent = launch("ik_llama.cpp", model=published("deepseek-ai/DeepSeek-V3"), weight_dtype="mxfp4")
+    assert "-mla 3" in command(latent)
+    assert "c^KV (f16)" in predicted_lines(latent)[-1]
+
+
+def test_layers_that_do_not_fit_stay_on_the_cpu() -> None:
+    small = launch("llama.cpp", gpu=define_gpu(name="G", usable_bytes=12 * GIB))
+    assert f"-ngl {layers_on_gpu(small)} " in command(small)
+    assert 0 < layers_on_gpu(small) < 32
+
+
+def test_transformers_is_called_with_its_cache() -> None:
+    dynamic, static = (python_call(launch(name)) for name in ("transformers", "transformers-static"))
+    assert 'from_pretrained("meta-llama/Llama-3.1-8B", dtype="bfloat16", device_map="cuda")' in dynamic
+    assert dynamic.endswith("model.generate(**inputs, max_length=8192)")
+    assert static.endswith('model.generate(**inputs, max_length=8192, cache_implementation="static")')
+    shared = python_call(launch("transformers", placement=Placement(4)))
+    assert shared.startswith("# torchrun --nproc-per-node 4 this_file.py\n")
+    assert 'tp_plan="auto"' in shared
+    assert start_text(launch("transformers")) == (dynamic, "python")
+    assert start_text(launch("vllm"))[1] == "bash"
+    with pytest.raises(InputError, match="started by a command"):
+        python_call(launch("vllm"))
 
 
 def test_an_unknown_engine_is_refused_with_the_nearest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,14 +12,16 @@ from hypothesis import strategies as st
 from kvplan.attention import FullAttention, LatentAttention, LayerCache, SlidingAttention
 from kvplan.dtypes import kv_dtype
 from kvplan.engines import ENGINES, EngineCapacity, engine_capacity
-from kvplan.errors import UnknownNameError
-from kvplan.model import Model
+from kvplan.engines.reserved import HAS_SLOTS
+from kvplan.errors import KvplanError, UnknownNameError
+from kvplan.model import Model, Placement
 from kvplan.units import GIB
 from tests.engines.test_vllm import STATE, model
 
 BF16 = kv_dtype("bf16")
 KINDS: list[LayerCache] = [FullAttention(8, 128), FullAttention(4, 128), SlidingAttention(8, 128, window=512)]
-POOLED = [name for name in ENGINES if "llama" not in name]
+POOLED = [name for name in ENGINES if name not in HAS_SLOTS]
+SIXTEEN_BITS = {name: "fp16" if name in HAS_SLOTS else "bf16" for name in ENGINES}
 
 
 def runs(kinds: list[LayerCache]) -> st.SearchStrategy[list[tuple[int, LayerCache]]]:
@@ -70,6 +73,51 @@ def test_tokens_of_vllm_never_exceed_the_pool_over_resident_bytes(
             if part.max_tokens is None
         )
         assert found.tokens * unlimited <= pool
+
+
+placements = st.fixed_dictionaries(
+    {
+        "tensor_parallel": st.sampled_from([1, 2, 4]),
+        "pipeline_parallel": st.integers(1, 3),
+        "data_parallel": st.integers(1, 5),
+    }
+)
+
+
+def resident_slope(made: Model, tensor_parallel: int, pipeline_parallel: int) -> Fraction:
+    """Bytes that one more token of one sequence holds, once all windows are full, on the stage that holds the most."""
+    placement = Placement(tensor_parallel, pipeline_parallel)
+    return max(Fraction(shard.curve.bytes_per_token) for shard in made.shards("bf16", "bf16", placement))
+
+
+@given(
+    made=some_models, name=st.sampled_from(list(ENGINES)), pool=pools, length=lengths, version=versions,
+    placement=placements, context_parallel=st.sampled_from([1, 1, 2, 8]),
+)  # fmt: skip
+def test_tokens_never_exceed_the_pool_over_resident_bytes_per_token(
+    made: Model, name: str, pool: int, length: int, version: str, placement: dict[str, int], context_parallel: int
+) -> None:
+    """For every engine, however the model lies; where a sequence is shared by GPUs, a note says so."""
+    spread = {"context_parallel": context_parallel} if name == "vllm" else {}
+    try:
+        found = ask(
+            made, name, pool, length, engine_version=version, kv_dtype=SIXTEEN_BITS[name], **placement, **spread
+        )
+    except KvplanError:  # this engine cannot lie so, or the model has too few layers
+        return
+    slope = resident_slope(made, placement["tensor_parallel"], placement["pipeline_parallel"])
+    if found.tokens * slope > found.pool_bytes:
+        assert any("spread over" in note for note in found.notes)
+    assert found.replicas == placement["data_parallel"]
+    assert found.total_tokens == found.tokens * found.replicas
+
+
+@given(made=plain_models, name=st.sampled_from(list(ENGINES)), pool=pools, length=lengths)
+def test_requests_at_once_never_hold_more_than_the_pool(made: Model, name: str, pool: int, length: int) -> None:
+    found = ask(made, name, pool, length, kv_dtype=SIXTEEN_BITS[name])
+    if name == "sglang" and any("pool of their own" in note for note in found.notes):
+        return  # its notes say that the window pool may fill first
+    assert int(found.max_concurrency) * made.cache_bytes(length) <= pool
 
 
 @given(made=some_models, name=st.sampled_from(POOLED), pool=st.integers(0, 8 * GIB), more=st.integers(0, GIB))
