@@ -256,9 +256,9 @@ def _id_in_library(kind: Kind, thing: Model | Gpu) -> str:
 
 def is_in_library(thing: Model | Gpu) -> bool:
     """Whether the library's preset of that id is exactly this."""
-    kind = kind_of(thing)
     try:
-        return bool(kind.load(thing.id) == thing)
+        path = found_file(kind_of(thing).folder, thing.id)
+        return path is not None and bool(load_file(path) == thing)
     except KvplanError:
         return False
 

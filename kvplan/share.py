@@ -175,7 +175,8 @@ def written_fields(settings: Mapping[str, Any]) -> dict[str, str]:
 
     Raises LinkError where a model or GPU cannot travel in a link.
     """
-    values = {field.key: _written(settings.get(field.setting, field.default)) for field in FIELDS}
+    values = dict.fromkeys((field.key for field in FIELDS), "")
+    values |= {field.key: _written(settings.get(field.setting, field.default)) for field in _SETTING_FIELDS}
     extra: dict[str, str] = {}
     for thing in THINGS:
         found = settings.get(thing.setting)
