@@ -76,12 +76,13 @@ def nearest_names(name: str, known: Iterable[str], count: int = 3) -> tuple[str,
 
 
 def shorten(value: object, limit: int = 60) -> str:
-    """`value` as text for a message, cut so that a hostile value cannot flood it."""
+    """`value` as text for a message, cut so that a hostile value cannot flood it, without what cannot be printed."""
     try:
         text = str(value)
     except ValueError:  # Python writes no int of over 4,300 digits
         text = "a number of thousands of digits"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut if cut.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in cut)
 
 
 def quoted(value: object, limit: int = 60) -> str:

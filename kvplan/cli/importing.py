@@ -66,8 +66,10 @@ def _imported_from_hub(options: argparse.Namespace) -> Model:
 def _imported(options: argparse.Namespace) -> Model:
     if options.config is None:
         raise InputError("which model? Give the path of a config.json, a folder or a GGUF file, or --hub ORG/NAME")
+    from kvplan.importer.files import is_folder
+
     path = Path(options.config)
-    if path.is_dir():
+    if is_folder(path):
         return _imported(_from_folder(path, options))
     if path.suffix == ".safetensors":
         raise InputError(

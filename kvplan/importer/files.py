@@ -8,8 +8,16 @@ from typing import Any
 
 from kvplan.errors import ConfigError, shorten
 
-MAX_VALUES = 1_500_000
+MAX_VALUES = 500_000
 """Of one JSON text: the index of a model with 96,000 tensors has some 100,000, a header six a tensor."""
+
+
+def is_folder(path: Path) -> bool:
+    """Whether `path` is a folder; a name that no file can have is none."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def read_start(path: Path, most: int) -> bytes:
@@ -24,7 +32,7 @@ def read_start(path: Path, most: int) -> bytes:
 def json_object(data: bytes, where: str, encoding: str = "utf-8") -> dict[str, Any]:
     """The JSON object in `data`; a key that stands twice is refused. Raises ConfigError."""
     if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:  # each may cost a hundred bytes once it is parsed
-        raise ConfigError(f"{where} holds over {MAX_VALUES:,} values; the largest known has a third of that")
+        raise ConfigError(f"{where} holds over {MAX_VALUES:,} values; the largest known has a fifth of that")
     try:
         found = json.loads(data.decode(encoding), object_pairs_hook=_without_twins)
     except UnicodeDecodeError:

@@ -7,7 +7,7 @@ of a `.safetensors` file states names, shapes and types. Tensors themselves are 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplan.errors import ConfigError, quoted, shorten
-from kvplan.importer.files import json_object, read_start
+from kvplan.importer.files import is_folder, json_object, read_start
 
 MAX_INDEX_BYTES = 32 * 2**20
 """The index of DeepSeek V3 with its 91,991 tensors has 9 MiB."""
@@ -72,7 +72,7 @@ def read_index(source: Mapping[str, Any] | str | Path) -> Index:
     if not isinstance(source, str | Path):
         raise ConfigError(f"the index is {quoted(source)}; a path or a parsed object is needed")
     path = Path(source)
-    if path.is_dir():
+    if is_folder(path):
         return read_folder(path)
     if path.suffix == ".safetensors":
         return read_headers(_parts(path))
@@ -177,18 +177,19 @@ def read_beginning(file: Beginning) -> Index:
             f"{where}: its header has {length:,} bytes, and only the first {len(data):,} of the file came"
         )
     found = json_object(data[8 : 8 + length], where)
-    tensors = {name: _tensor(where, name, value) for name, value in found.items() if name != "__metadata__"}
-    end = _end_of_data(where, found, tensors)
+    found.pop("__metadata__", None)
+    tensors = {name: _tensor(where, name, value) for name, value in found.items()}
+    end = _end_of_data(where, (value["data_offsets"] for value in found.values()))
     if size is not None and 8 + length + end != size:
         raise ConfigError(f"{where}: its tensors end at byte {8 + length + end:,}; the file has {size:,} bytes")
     return Index(where, end, tuple(tensors), tensors)
 
 
-def _end_of_data(where: str, found: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> int:
+def _end_of_data(where: str, spans: Iterable[Sequence[int]]) -> int:
     """Bytes of the data. Raises ConfigError where tensors overlap or leave a gap."""
     end = 0
-    for begin, finish in sorted(_span(where, name, found[name]) for name in tensors):
-        if begin != end or finish < begin:
+    for begin, finish in sorted(spans):
+        if begin != end:
             raise ConfigError(f"{where}: its tensors leave a gap or overlap at byte {begin:,} of the data")
         end = finish
     return end

@@ -7,7 +7,7 @@ from typing import Any
 
 from kvplan.dtypes import GPTQ_BITS, GPTQ_GROUPS, StorageFormat, gptq_name, weight_format
 from kvplan.errors import shorten
-from kvplan.importer.quantized.modules import Matrix, fragment_list, name_list
+from kvplan.importer.quantized.modules import MAX_EXPRESSIONS, Matrix, fragment_list, name_list
 from kvplan.importer.quantized.names import DENSE, SEPARATE_EXPERTS, WITH_TOWER, module_names
 from kvplan.importer.quantized.scheme import Scheme, all_linear_but
 from kvplan.importer.view import ConfigView
@@ -143,6 +143,8 @@ def _overrides(
 ) -> Callable[[Matrix, int | None, StorageFormat], StorageFormat | None]:
     """`dynamic` of GPTQModel: expressions for modules that are stored otherwise, or after "-:" not quantized."""
     stated = config.mapping("dynamic", default={})
+    if len(stated) > MAX_EXPRESSIONS:
+        raise config.unsupported(f"dynamic holds over {MAX_EXPRESSIONS} expressions, too many to be followed")
     rules = [
         (
             name_list(config, [f"re:{key.removeprefix('-:').removeprefix('+:')}"]),

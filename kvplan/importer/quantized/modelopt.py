@@ -129,14 +129,18 @@ def _require_same_in_groups(config: ConfigView) -> None:
     """config_groups say it a second time: weights alone where inputs are not quantized. Both must say the same."""
     listed = config.data["quantized_layers"]
     for name, group in config.mapping("config_groups", default={}).items():
+        if not isinstance(group, Mapping) or not isinstance(group.get("targets"), list):
+            raise config.unsupported(f"config_groups {shorten(name)} lacks targets, a list of names")
         weights, inputs = group.get("weights"), group.get("input_activations")
-        known = {
-            algo for algo, one in _GROUPS.items() if weights == one and inputs in (None, one)
-        }  # fmt: skip
+        known = {algo for algo, one in _GROUPS.items() if weights == one and inputs in (None, one)}
         algos = {f"W4A16_{algo}" if inputs is None and algo == "NVFP4" else algo for algo in known}
-        stated = {listed.get(target, {}).get("quant_algo") for target in group.get("targets", ())}
+        stated = {_algo_of(listed.get(target)) for target in group["targets"] if isinstance(target, str)}
         if not algos or stated - algos:
             raise config.unsupported(f"config_groups {shorten(name)} and quantized_layers do not say the same")
+
+
+def _algo_of(entry: object) -> Any:
+    return entry.get("quant_algo") if isinstance(entry, Mapping) else None
 
 
 def _checked_list(config: ConfigView, listed: _Listed) -> ModuleList:

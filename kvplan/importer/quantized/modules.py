@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from kvplan.errors import shorten
@@ -70,18 +71,25 @@ def _is_matrix(group: WeightGroup) -> bool:
 # -------------------------------------------------------------------------------------------------------- lists
 
 
+MAX_STEPS = 150_000
+"""Comparisons of one list with the names of a model: a list of ten patterns takes 40,000 of them with 100 layers."""
+MAX_ENTRIES = 10_000
+
+
 class ModuleList:
     """The modules that a config leaves out.
 
     config   where the list stands, for messages
     entries  as bare names or patterns
     holds    whether a full name is among them
+    cost     comparisons that `holds` makes for a name
     """
 
-    def __init__(self, config: ConfigView, entries: Sequence[str], holds: Callable[[str], bool]):
+    def __init__(self, config: ConfigView, entries: Sequence[str], holds: Callable[[str], bool], cost: int = 1):
         self.config = config
         self.entries = entries
         self.holds = holds
+        self._cost, self._steps_left = cost, MAX_STEPS
 
     def leaves_out(self, matrix: Matrix, layer: int | None) -> bool:
         """Whether `matrix` of layer `layer` (None: outside the layers) keeps its width.
@@ -91,6 +99,9 @@ class ModuleList:
         if not matrix.names:
             label = ROLES[matrix.group.role].label
             raise self.config.unsupported(f"the names of the modules with the {label} are not known for this family")
+        self._steps_left -= self._cost * len(matrix.names)
+        if self._steps_left < 0:
+            raise self.config.unsupported("the list of modules is too long for a model of so many layers")
         inside = "" if layer is None else f"layers.{layer}."
         verdicts = {self.holds(inside + name) for name in matrix.names}
         if len(verdicts) > 1:
@@ -119,8 +130,10 @@ def bare_name(name: str) -> str:
 
 
 def _checked(config: ConfigView, entries: Iterable[str]) -> list[str]:
-    """The entries as bare names; refuses single experts, since a group holds them all."""
-    found = [bare_name(entry) for entry in entries]
+    """The entries as bare names; refuses single experts, since a group holds them all, and endless lists."""
+    found = [bare_name(entry) for entry in islice(entries, MAX_ENTRIES + 1)]
+    if len(found) > MAX_ENTRIES or not all(found):
+        raise config.unsupported(f"the list of modules has over {MAX_ENTRIES:,} entries, or an empty one")
     for entry in found:
         if re.search(r"experts\.\d", entry):
             raise config.unsupported(f"{shorten(entry)} names a single expert, and not all of them")
@@ -142,15 +155,16 @@ def glob_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
             or name.startswith(starts.get(_layer_of(name), ()) + starts.get("", ()))
             or any(fnmatchcase(name, pattern) for pattern in others)
         ),
+        1 + len(others) + len(starts.get("", ())) // 8,
     )
 
 
 def _by_layer(starts: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Beginnings of names by the layer that they are in, or "": a list may have thousands."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for start in starts:
-        found[_layer_of(start)] = (*found.get(_layer_of(start), ()), start)
-    return found
+        found.setdefault(_layer_of(start), []).append(start)
+    return {layer: tuple(mine) for layer, mine in found.items()}
 
 
 def _layer_of(name: str) -> str:
@@ -169,6 +183,8 @@ def name_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
     Raises UnsupportedConfigError where an expression is none.
     """
     given = list(entries)
+    if sum(entry.startswith("re:") for entry in given) > MAX_EXPRESSIONS:
+        raise config.unsupported(f"the list holds over {MAX_EXPRESSIONS} expressions, too many to be followed")
     plain = frozenset(_checked(config, (entry for entry in given if not entry.startswith("re:"))))
     patterns = [_compiled(config, entry.removeprefix("re:")) for entry in given if entry.startswith("re:")]
 
@@ -178,7 +194,10 @@ def name_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
             raise config.unsupported(f"whether the list holds {name} depends on what stands before it")
         return name in plain or verdicts.pop()
 
-    return ModuleList(config, sorted(plain), holds)
+    return ModuleList(config, sorted(plain), holds, 1 + len(_PREFIXES) * len(patterns))
+
+
+MAX_EXPRESSIONS = 500
 
 
 def _compiled(config: ConfigView, text: str) -> re.Pattern[str]:
@@ -198,14 +217,16 @@ def fragment_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
     """Fragments of names, as tools match them: anywhere in a name (AutoAWQ, older transformers), or only a beginning
     up to a dot, or the end (newer transformers). Refuses a name for which that makes a difference."""
     found = _checked(config, entries)
+    by_layer = _by_layer(found)
 
     def holds(name: str) -> bool:
-        anywhere, bounded = (any(matches(name, entry) for entry in found) for matches in (_inside, _bounded))
+        mine = by_layer.get(_layer_of(name), ()) + by_layer.get("", ())
+        anywhere, bounded = (any(matches(name, entry) for entry in mine) for matches in (_inside, _bounded))
         if anywhere != bounded:
             raise config.unsupported(f"whether the list leaves out {name} depends on the tool that reads it")
         return anywhere
 
-    return ModuleList(config, found, holds)
+    return ModuleList(config, found, holds, 1 + 2 * max(map(len, by_layer.values()), default=0))
 
 
 def _inside(name: str, entry: str) -> bool:
