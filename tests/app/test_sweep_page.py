@@ -1,4 +1,7 @@
-"""The Sweep page: four questions, each a figure and its table."""
+"""The Sweep page: five questions, each with its answer in words, a figure and its table."""
+
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,11 +9,14 @@ import pytest
 import kvplan
 from kvplan.charts import octave_values
 from kvplan.fleet import which_gpu
-from kvplan.ui.axes import POPULAR_GPUS
+from kvplan.hardware import define_gpu
+from kvplan.sweep_charts import largest_point
+from kvplan.ui.axes import AXES, LABELS, POPULAR_GPUS
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 CROSSOVER, FIT = "When does the cache pass the weights?", "What fits?"
-HEADS, GPU = "What would more or fewer KV heads cost?", "Which GPU?"
+HEADS, GPU, PAIR = "What would more or fewer KV heads cost?", "Which GPU?", "What do two settings do together?"
+QUESTIONS = (CROSSOVER, FIT, HEADS, GPU, PAIR)
 
 
 def asked(app, question, **address):
@@ -29,6 +35,80 @@ def numbers(array):
     return np.frombuffer(base64.b64decode(array["bdata"]), array["dtype"]).tolist()
 
 
+def figure(page):
+    """The first figure of the page."""
+    import json
+
+    return json.loads(page.run.get("plotly_chart")[0].proto.spec)
+
+
+# ------------------------------------------------------------------------------------------------- every question
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_has_its_answer_as_heading_and_in_the_figures_text(app, question):
+    page = asked(app, question)
+    alternatives = [chart.proto.alt for chart in page.run.get("plotly_chart")]
+    assert 1 <= len(alternatives) <= 2
+    assert alternatives[0].endswith(page.heading())
+    assert page.tables()
+    assert not page.errors()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_shows_its_formula_with_the_plans_numbers(app, question):
+    page = asked(app, question)
+    key = {CROSSOVER: "crossover", FIT: "fit", HEADS: "heads", GPU: "fleet", PAIR: "pair"}[question]
+    page.open(f"{key}_formula")
+    formulas = [text for table in page.tables() if "how" in table for text in table["how"]]
+    assert any("× 128 values × 2 B" in text for text in formulas)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("model", ["deepseek-v3", "mamba2-2.7b", "jamba-v0.1", "gemma-3-27b", "qwen3-next-80b-a3b"])
+def test_every_question_answers_for_latent_recurrent_and_mixed_models(app, question, model):
+    page = asked(app, question, model=model, gpu="b200-180gb", tp="8")
+    page.run.run()
+    assert page.heading()
+    assert not page.errors()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_model_whose_stored_bytes_are_not_known_says_what_to_choose(app, question):
+    page = asked(app, FIT)
+    page.set(q=question)
+    page.set(model="devstral-small-2-24b")
+    assert page.errors()
+    assert any("choose a" in text for text in page.texts())
+    page.set(weights="bf16")
+    assert not [error for error in page.errors() if "cannot be planned so" not in error]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_context_beyond_the_models_limit_is_warned_of(app, question):
+    page = asked(app, question, ctx="256k", batch="1")
+    assert any("262,144 tokens are beyond the 131,072" in text for text in page.texts())
+
+
+def test_the_unit_reaches_every_figure(app):
+    page = asked(app, FIT, unit="GB")
+    page.set(unit="GB")
+    colours = figure(page)["layout"]["coloraxis"]
+    assert colours["cmax"] == pytest.approx(LLAMA.gpu.usable_bytes / 10**9)
+    assert colours["colorbar"]["ticktext"][-1] == "84.9 GB usable"
+    page.set(q=HEADS)
+    assert "131.1 kB a token" in page.heading()
+    assert figure(page)["layout"]["yaxis"]["title"]["text"] == "kB a token"
+    page.set(q=CROSSOVER)
+    assert figure(page)["layout"]["yaxis"]["title"]["text"] == "GB on each GPU"
+    page.set(q=PAIR)
+    page.set(across="Context length", up="KV heads")
+    assert figure(page)["layout"]["annotations"][0]["text"] == "usable 84.9 GB"
+
+
+# ----------------------------------------------------------------------------------------------------- crossover
+
+
 def test_every_line_holds_the_sweeps_cache_bytes(app):
     page = asked(app, CROSSOVER)
     lines = {trace["name"]: trace for trace in page.figure("Cache over context")["data"]}
@@ -37,19 +117,34 @@ def test_every_line_holds_the_sweeps_cache_bytes(app):
         assert numbers(lines[f"Cache, {kv}"]["customdata"]) == table["cache_bytes"].tolist()
 
 
-def test_the_table_beside_names_each_lines_crossover(app):
-    table = asked(app, CROSSOVER).tables()[0]
+def test_heading_and_table_name_each_lines_crossover(app):
+    page = asked(app, CROSSOVER)
     expected = [kvplan.plan(LLAMA.with_changes(kv_dtype=kv)).crossover_context_length for kv in ("bf16", "fp8")]
-    assert table["crossover (tokens)"].tolist() == expected
+    assert page.tables()[0]["crossover (tokens)"].tolist() == expected
+    bf16, fp8 = (f"{at:,}" for at in expected)
+    assert page.heading() == f"The cache passes the weights at {bf16} tokens with bf16 and at {fp8} tokens with fp8"
+
+
+def test_a_cache_that_never_passes_says_so(app):
+    page = asked(app, CROSSOVER, model="mamba2-2.7b")
+    page.set(line="Sequences at once")
+    page.set(line_batch_size="1")
+    assert page.heading() == "The cache never passes the weights"
+    assert page.tables()[0]["the crossover"].tolist() == ["never comes"]
 
 
 @pytest.mark.parametrize(
     "axis", ["Weight precision", "KV heads", "Sequences at once", "Number of GPUs", "KV cache precision"]
 )
-def test_any_axis_can_make_the_lines(app, axis):
+@pytest.mark.parametrize("scale", ["linear", "logarithmic"])
+def test_any_axis_can_make_the_lines_on_any_scale(app, axis, scale):
     page = asked(app, CROSSOVER)
-    page.set(line=axis, line_log=True)
-    assert page.figure("Cache over context")["layout"]["yaxis"]["type"] == "log"
+    page.set(line=axis, line_scale=scale)
+    layout = page.figure("Cache over context")["layout"]
+    assert (layout["yaxis"].get("type"), layout["xaxis"].get("type")) == {
+        "linear": (None, None),
+        "logarithmic": ("log", "log"),
+    }[scale]
     assert len(page.tables()[0]) >= 2
     assert not page.errors()
 
@@ -58,28 +153,20 @@ def test_a_value_that_cannot_be_planned_is_named_and_the_others_stand(app):
     page = asked(app, CROSSOVER)
     page.set(line="Number of GPUs")
     page.set(line_tensor_parallel="1,3")
-    assert page.tables()[0]["Number of GPUs"].tolist() == ["1"]
-    assert any(text.startswith("3:") for text in page.texts())
+    assert page.tables()[0]["Number of GPUs"].tolist() == [1]
+    assert any(text.startswith("on 3 GPUs:") for text in page.texts())
 
 
-def test_the_fit_map_and_its_table_hold_the_sweep(app):
+# ---------------------------------------------------------------------------------------------------------- fits
+
+
+def test_the_fit_map_its_table_and_its_heading_are_the_sweeps(app):
     page = asked(app, FIT)
     table = kvplan.sweep(LLAMA, context_length="1k..256k*2", batch_size="1..256*2")
     cells = page.figure("What fits")["data"][0]
     assert numbers(cells["customdata"]) == table["total_bytes"].tolist()
     assert page.tables()[0]["total_bytes"].tolist() == table["total_bytes"].tolist()
-    assert "Most tokens in flight that fit: 1 × 256K tokens." in page.texts()
-
-
-@pytest.mark.parametrize(
-    ("across", "up"),
-    [("GPU", "Context length"), ("KV cache precision", "KV heads"), ("Context length", "Weight precision")],
-)
-def test_the_map_takes_any_two_axes(app, across, up):
-    page = asked(app, FIT)
-    page.set(across=across, up=up)
-    assert page.figure("What fits")["data"][0]["type"] == "heatmap"
-    assert not page.errors()
+    assert page.heading() == f"The most that fits: {largest_point(table, 131072).words}"
 
 
 def test_one_map_for_each_precision(app):
@@ -88,6 +175,16 @@ def test_one_map_for_each_precision(app):
     maps = [trace for trace in page.figure("What fits")["data"] if trace["type"] == "heatmap"]
     assert len(maps) == 2
     assert set(page.tables()[0]["kv_dtype"]) == {"bf16", "fp8"}
+    assert page.heading() == "The most that fits: 4 sequences of 128K tokens, with fp8"
+    assert "with bf16: 2 sequences of 128K tokens" in page.texts()
+
+
+def test_numbers_of_kv_heads_that_are_not_chosen_are_mha_the_models_own_and_mqa(app):
+    page = asked(app, FIT)
+    page.set(panel="KV heads")
+    assert page.tables()[0]["num_kv_heads"].unique().tolist() == [32, 8, 1]
+    page.set(model="llama-3.1-70b", tp="8")
+    assert page.tables()[0]["num_kv_heads"].unique().tolist() == [64, 8, 1]
 
 
 def test_more_maps_than_can_be_drawn_are_refused_in_words(app):
@@ -98,36 +195,124 @@ def test_more_maps_than_can_be_drawn_are_refused_in_words(app):
     assert page.errors() == ["This cannot be planned"]
 
 
-def test_two_equal_axes_are_refused_in_words(app):
+@pytest.mark.parametrize("text", ["1k,,4k", "1..0", "8x", str(10**30), "1k to 8k", "", "0", "-1", "1..5*1"])
+@pytest.mark.parametrize("axis", ["context_length", "batch_size"])
+def test_an_axis_that_cannot_be_read_is_refused_in_words(app, axis, text):
     page = asked(app, FIT)
-    page.set(up="Context length")
+    page.set(**{f"map_{axis}": text})
+    assert page.errors() == ["This cannot be planned"]
+    name = {"context_length": "context length", "batch_size": "number of sequences"}[axis]
+    assert any(name in said or LABELS[axis] in said for said in page.texts())
+
+
+def test_twenty_thousand_points_are_drawn_and_one_more_row_is_refused(app):
+    page = asked(app, FIT)
+    page.set(map_context_length="1..20000", map_batch_size="1")
+    assert len(page.tables()[0]) == 20_000
+    page.set(map_batch_size="1,2")
+    assert page.errors() == ["This cannot be planned"]
+    assert any(text.startswith("40,000 points are asked for; at most 20,000") for text in page.texts())
+    page.set(map_context_length="1..20001", map_batch_size="1")
     assert page.errors() == ["This cannot be planned"]
 
 
-def test_an_axis_that_cannot_be_read_is_refused_in_words(app):
+def test_numbers_beyond_what_a_table_can_hold_are_refused_in_words(app):
     page = asked(app, FIT)
-    page.set(map_context_length="1k to 8k")
+    page.set(map_context_length=str(2**40), map_batch_size=str(2**40))
     assert page.errors() == ["This cannot be planned"]
-    assert any("1k to 8k" in text for text in page.texts())
+
+
+# --------------------------------------------------------------------------------------------------- two settings
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.combinations(LABELS.values(), 2)))
+def test_any_two_settings_make_a_figure_and_the_table_of_exactly_its_points(app, first, second):
+    page = asked(app, PAIR)
+    page.set(across=first, up=second)
+    assert not page.errors()
+    (table,) = page.tables()
+    columns = [column for column, label in LABELS.items() if label in (first, second)]
+    assert set(columns) == set(AXES) & set(table.columns)
+    drawn = [
+        size
+        for trace in figure(page)["data"]
+        if trace["type"] == "heatmap" or "lines" in trace.get("mode", "")
+        for size in numbers(trace.get("customdata", []))
+    ]
+    assert sorted(drawn) == sorted(table["total_bytes"].tolist())
+
+
+def test_a_pair_of_settings_equals_the_sweep(app):
+    page = asked(app, PAIR)
+    page.set(across="KV heads")
+    table = page.tables()[0]
+    expected = kvplan.sweep(LLAMA, num_kv_heads=[32, 8, 1], gpu=POPULAR_GPUS)
+    for column in ("gpu", "num_kv_heads", "cache_bytes", "weight_bytes", "overhead_bytes", "total_bytes", "fits"):
+        assert table[column].tolist() == expected[column].tolist()
+    assert page.heading() == f"{expected['fits'].sum()} of 36 combinations fit"
+
+
+def test_combinations_that_cannot_be_planned_are_named_and_the_others_stand(app):
+    page = asked(app, PAIR)
+    page.set(across="Number of GPUs", up="KV cache precision")
+    page.set(pair_tensor_parallel="1,2,3")
+    assert sorted(page.tables()[0]["tensor_parallel"].unique()) == [1, 2]
+    assert any(text.startswith("on 3 GPUs with bf16 and 1 more:") for text in page.texts())
+
+
+def test_more_values_than_lines_can_be_told_apart_make_a_map(app):
+    page = asked(app, PAIR)
+    page.set(across="Context length", up="GPU")
+    assert figure(page)["data"][0]["type"] == "heatmap"
+    page.set(pair_gpu=["t4-16gb", "h100-sxm-80gb"])
+    assert {trace["name"] for trace in figure(page)["data"]} == {"t4-16gb", "h100-sxm-80gb"}
+
+
+def test_two_equal_settings_are_refused_in_words(app):
+    page = asked(app, PAIR)
+    page.set(across="GPU")
+    assert page.errors() == ["This cannot be planned"]
+
+
+def test_kv_heads_of_a_model_that_has_none_are_refused_with_the_reason(app):
+    page = asked(app, PAIR, model="deepseek-v3", tp="8", gpu="b200-180gb")
+    assert not page.errors()
+    page.set(across="KV heads")
+    assert page.errors() == ["This cannot be planned"]
+    assert any("keeps no KV heads to change" in text for text in page.texts())
+
+
+# ------------------------------------------------------------------------------------------------------- KV heads
 
 
 def test_kv_heads_from_mha_to_mqa(app):
     page = asked(app, HEADS)
     table = page.tables()[0]
     assert table["KV heads"].tolist() == [32, 16, 8, 4, 2, 1]
+    assert table["kind"].tolist() == ["MHA", "GQA", "GQA, as trained", "GQA", "GQA", "MQA"]
     assert table["cache bytes a token"].tolist() == [524288, 262144, 131072, 65536, 32768, 16384]
     plans = [kvplan.plan(LLAMA.with_changes(num_kv_heads=n)) for n in (32, 16, 8, 4, 2, 1)]
     assert table["longest context that fits"].tolist() == [p.max_context_length for p in plans]
     assert any("decided before training" in text for text in page.texts())
 
 
+def test_the_bars_mark_the_number_that_was_trained(app):
+    page = asked(app, HEADS)
+    words = page.figure("Cache bytes a token")["layout"]["xaxis"]["ticktext"]
+    assert [word for word in words if "as trained" in word] == ["8<br>GQA<br>as trained"]
+
+
 @pytest.mark.parametrize("model", ["deepseek-v3", "mamba2-2.7b"])
 def test_a_model_without_that_axis_says_why(app, model):
-    page = asked(app, HEADS, model=model)
+    page = asked(app, HEADS, model=model, tp="8" if model == "deepseek-v3" else "1")
     assert not page.run.get("plotly_chart")
+    assert page.heading() == "This model has no number of KV heads to change"
     with pytest.raises(kvplan.KvplanError) as reason:
         kvplan.load_model(model).with_kv_heads(1)
     assert str(reason.value) in page.texts()
+
+
+# ------------------------------------------------------------------------------------------------------ which GPU
 
 
 def test_which_gpu_ranks_by_price_and_by_number(app):
@@ -137,12 +322,45 @@ def test_which_gpu_ranks_by_price_and_by_number(app):
     assert dict(zip(table["GPU"], table["GPUs"], strict=True)) == {gpu: row.num_gpus for gpu, row in rows.items()}
     prices = [price for price in table["USD an hour"] if price == price]
     assert prices == sorted(prices)
+    first = table.iloc[0]
+    assert page.heading() == f"Cheapest: {first['GPUs']} × {first['GPU']}, {first['USD an hour']:.2f} USD an hour"
     page.set(fleet_by="fewest GPUs")
     counts = page.tables()[0]["GPUs"].dropna().tolist()
     assert counts == sorted(counts)
+    assert page.heading().startswith(f"Fewest: {counts[0]} × ")
 
 
-def test_no_choice_of_gpus_is_refused_in_words(app):
-    page = asked(app, GPU)
+def test_the_sidebars_own_gpu_is_always_among_them(app):
+    page = asked(app, GPU, gpu="a10-24gb")
     page.set(fleet_gpus=[])
-    assert page.errors() == ["This cannot be planned"]
+    assert page.tables()[0]["GPU"].tolist() == ["a10-24gb"]
+
+
+def test_two_models_are_laid_side_by_side(app):
+    page = asked(app, GPU)
+    page.set(fleet_models=["llama-3.1-70b"])
+    assert [trace["name"] for trace in page.figure("Fewest GPUs")["data"]] == ["llama-3.1-8b", "llama-3.1-70b"]
+    assert len(page.tables()[0]) == 2 * len(POPULAR_GPUS)
+    assert "for llama-3.1-70b" in page.heading()
+
+
+def test_a_gpu_of_ones_own_without_price_says_that_none_is_known(app):
+    page = app()
+    own = replace(define_gpu(name="Own 40", usable_bytes=40 * 2**30), id="my-own-40")
+    page.run.session_state["own_gpus"] = {own.id: own}
+    page.run.run()
+    page.set(gpu=own.id)
+    page.go("sweep")
+    page.set(q=GPU)
+    table = page.tables()[0].set_index("GPU")
+    assert table.loc["my-own-40", "price of"] == "no price known"
+    assert table.loc["my-own-40", "USD an hour"] != table.loc["my-own-40", "USD an hour"]
+    page.set(fleet_by="fewest GPUs", fleet_gpus=[])
+    assert page.heading() == "Fewest: 1 × my-own-40, no price known"
+
+
+def test_another_model_that_cannot_be_planned_says_so_and_the_first_stands(app):
+    page = asked(app, GPU)
+    page.set(fleet_models=["devstral-small-2-24b"])
+    assert page.errors() == ["devstral-small-2-24b cannot be planned so"]
+    assert set(page.tables()[0]["model"]) == {"llama-3.1-8b"}

@@ -21,7 +21,7 @@ def ask(scenario: Scenario) -> None:
     """Controls, answer, figure, table."""
     columns = tuple(AXES)
     with st.container(horizontal=True):
-        first = pick_axis("One setting", columns, "across", "num_kv_heads", width=220)
+        first = pick_axis("One setting", columns, "across", "weight_dtype", width=220)
         second = pick_axis("Another setting", columns, "up", "gpu", width=220)
     if first == second:
         raise InputError("both settings are the same; choose two different ones")
