@@ -192,7 +192,12 @@ def _gpu(search: _Search) -> ServerSuggestion | None:
     larger = (gpu for gpu in readable(list_gpus(), load_gpu).presets if gpu.usable_bytes > now.usable_bytes)
     same = (gpu for gpu in larger if not now.vendor or gpu.vendor == now.vendor)
     least_first = sorted(same, key=lambda gpu: (gpu.usable_bytes, gpu.name))
-    return search.first("gpu", least_first, lambda s: f"Use a {s.gpu.name}")
+    return search.first("gpu", least_first, _gpu_words)
+
+
+def _gpu_words(scenario: Scenario) -> str:
+    many = f"{scenario.num_gpus:,} × " if scenario.num_gpus > 1 else "a "
+    return f"Use {many}{scenario.gpu.name}"
 
 
 def _fraction(search: _Search) -> ServerSuggestion | None:

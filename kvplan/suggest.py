@@ -10,7 +10,7 @@ from kvplan.engines.launch import Launch
 from kvplan.engines.overheads import Overhead
 from kvplan.errors import KvplanError
 from kvplan.plan import MemoryPlan, Scenario, plan
-from kvplan.presets import list_gpus, load_gpu, readable
+from kvplan.presets import largest_node, list_gpus, load_gpu, readable
 from kvplan.units import counted, format_bytes
 
 MAX_FRACTION = Fraction(97, 100)
@@ -113,7 +113,7 @@ def _batch(now: MemoryPlan) -> Suggestion | None:
 
 
 def _tensor_parallel(now: MemoryPlan) -> Suggestion | None:
-    node = max(now.scenario.gpu.node_gpus or 8, now.scenario.tensor_parallel)
+    node = max(largest_node(now.scenario.gpu) or 8, now.scenario.tensor_parallel)
     sizes = range(now.scenario.tensor_parallel + 1, node + 1)
     scenarios = _changed(now.scenario, "tensor_parallel", sizes)
     return _first_that_fits(

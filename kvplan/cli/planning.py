@@ -19,12 +19,13 @@ from kvplan.explain import (
     plan_values,
     weight_terms,
 )
-from kvplan.plan import MemoryPlan, plan
+from kvplan.plan import MemoryPlan, Scenario, node_sentence, plan
 from kvplan.sweep import AS_PUBLISHED, sweep
 from kvplan.units import format_bytes, parse_count
 
 
-def _plan_command(parser: argparse.ArgumentParser) -> None:
+def plan_options(parser: argparse.ArgumentParser) -> None:
+    """The options of one scenario."""
     scenario_options(parser)
     parser.add_argument("--context", default="8k", help="tokens of one sequence, such as 32k (default 8k)")
     parser.add_argument("--batch", default="8", help="sequences held at once (default 8)")
@@ -34,6 +35,10 @@ def _plan_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tensor-parallel", "--tp", default=None, help="GPUs that share each layer (default 1, or a node's)"
     )
+
+
+def _plan_command(parser: argparse.ArgumentParser) -> None:
+    plan_options(parser)
     parser.add_argument("--formula", action="store_true", help="show every term of the sums")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run_plan)
@@ -60,9 +65,9 @@ def as_published(name: str | None) -> str | None:
     return None if name is None or name.strip() == AS_PUBLISHED else name
 
 
-def run_plan(options: argparse.Namespace) -> int:
-    """`plan`: the answer, its parts, the limits."""
-    scenario = base_scenario(
+def asked_scenario(options: argparse.Namespace) -> Scenario:
+    """The scenario of `plan_options`. Raises KvplanError."""
+    return base_scenario(
         options,
         context_length=parse_count(options.context, "context"),
         batch_size=parse_count(options.batch, "batch"),
@@ -71,7 +76,11 @@ def run_plan(options: argparse.Namespace) -> int:
         num_kv_heads=None if options.kv_heads is None else parse_count(options.kv_heads, "kv_heads"),
         tensor_parallel=parse_count(tensor_parallel(options), "tensor_parallel"),
     )
-    answer = plan(scenario)
+
+
+def run_plan(options: argparse.Namespace) -> int:
+    """`plan`: the answer, its parts, the limits."""
+    answer = plan(asked_scenario(options))
     print(json.dumps(plan_to_json(answer), indent=2) if options.json else _plan_text(answer, options.formula))
     return FITS if answer.fits else DOES_NOT_FIT
 
@@ -101,7 +110,8 @@ def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
     s = p.scenario
     gpus = f"{s.num_gpus} × {s.gpu.name}" if s.num_gpus > 1 else s.gpu.name
     title = f"{s.model.name} on {gpus}: {s.batch_size:,} × {s.context_length:,} tokens, cache in {s.kv_dtype}"
-    blocks = [[p.sentence], [title], _part_lines(p), _limit_lines(p)]
+    lying = node_sentence(s)
+    blocks = [[p.sentence], [title, *([lying] if lying else [])], _part_lines(p), _limit_lines(p)]
     if with_formula:
         blocks += [term_lines("Cache", cache_terms(p)), term_lines("Weights", weight_terms(p))]
         blocks += [term_lines("Overhead", overhead_terms(p)), assumption_lines()]
@@ -110,7 +120,8 @@ def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
 
 
 def _part_lines(p: MemoryPlan) -> list[str]:
-    spread = f"  estimate; 90th percentile {format_bytes(p.runtime.high_bytes)}" if p.runtime.is_estimate else ""
+    low, high = format_bytes(p.runtime.low_bytes), format_bytes(p.runtime.high_bytes)
+    spread = f"  estimate; 10th percentile {low}, 90th percentile {high}" if p.runtime.is_estimate else ""
     rows = [
         ("weights", p.weight_bytes, ""),
         ("cache", p.cache_bytes, ""),

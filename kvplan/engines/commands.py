@@ -9,8 +9,9 @@ from collections.abc import Callable
 from kvplan.engines.launch import Launch, require_supported
 from kvplan.engines.llamacpp import cache_type_name, ollama_context
 from kvplan.engines.offload import layers_on_gpu
-from kvplan.engines.support import CACHE_WORDS, TRANSFORMERS, default_cache_dtype
+from kvplan.engines.support import CACHE_WORDS, PLAIN_WORDS, TRANSFORMERS, default_cache_dtype
 from kvplan.errors import InputError
+from kvplan.model import as_weight_format
 
 _REPOSITORY = re.compile(r"huggingface\.co/([\w.-]{1,96}/[\w.-]{1,96})")
 
@@ -51,7 +52,13 @@ def python_call(launch: Launch) -> str:
 
 
 def repository(launch: Launch) -> str:
-    """The model as a server is told it: the repository that its source names, else a placeholder."""
+    """The model as a server is told it: the repository that its source names, else a placeholder.
+
+    Weights in another quantization than the published one are another checkpoint, whose name is not known.
+    """
+    wanted = as_weight_format(launch.weight_dtype)
+    if wanted is not None and not wanted.is_plain:
+        return f"MODEL-IN-{launch.weight_dtype}"
     found = _REPOSITORY.search(launch.model.source)
     return found[1] if found else "MODEL"
 
@@ -62,6 +69,7 @@ def _vllm(launch: Launch) -> Words:
         "--max-model-len", str(launch.context_length),
         "--max-num-seqs", str(launch.replica_requests),
         *_fraction(launch, "--gpu-memory-utilization"),
+        *_weight_dtype(launch, "--dtype"),
         *_cache_dtype(launch, "--kv-cache-dtype"),
         *_parallel(launch, "--tensor-parallel-size", "--pipeline-parallel-size"),
         *_above_one("--data-parallel-size", launch.placement.data_parallel),
@@ -76,6 +84,7 @@ def _sglang(launch: Launch) -> Words:
         "--context-length", str(launch.context_length),
         "--max-running-requests", str(launch.batch_size),
         *_fraction(launch, "--mem-fraction-static"),
+        *_weight_dtype(launch, "--dtype"),
         *_cache_dtype(launch, "--kv-cache-dtype"),
         *_sglang_parallel(launch),
     ]  # fmt: skip
@@ -163,6 +172,14 @@ def _above_one(flag: str, count: int) -> Words:
 def _parallel(launch: Launch, tensor: str, pipeline: str) -> Words:
     placement = launch.placement
     return [*_above_one(tensor, placement.tensor_parallel), *_above_one(pipeline, placement.pipeline_parallel)]
+
+
+def _weight_dtype(launch: Launch, flag: str) -> Words:
+    """Weights in another plain width than the published one."""
+    wanted = as_weight_format(launch.weight_dtype)
+    if wanted is None or wanted == launch.model.dtype or wanted.name not in PLAIN_WORDS:
+        return []
+    return [flag, PLAIN_WORDS[wanted.name]]
 
 
 def _cache_dtype(launch: Launch, flag: str) -> Words:

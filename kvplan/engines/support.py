@@ -24,7 +24,7 @@ LLAMACPP = frozenset({"llama.cpp", "ollama", "ik_llama.cpp"})
 TRANSFORMERS = frozenset({"transformers", "transformers-static"})
 
 _LLAMACPP_WORDS = {ours: theirs for theirs, ours in CACHE_TYPES.items()}
-_PLAIN = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+PLAIN_WORDS = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 CACHE_WORDS: dict[str, dict[str, str]] = {
     "vllm": {
@@ -37,8 +37,8 @@ CACHE_WORDS: dict[str, dict[str, str]] = {
     "llama.cpp": _LLAMACPP_WORDS,
     "ik_llama.cpp": _LLAMACPP_WORDS,
     "ollama": {"fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"},
-    "transformers": _PLAIN,
-    "transformers-static": _PLAIN,
+    "transformers": PLAIN_WORDS,
+    "transformers-static": PLAIN_WORDS,
 }  # fmt: skip
 """Cache dtypes of each engine by kvplan's name, in the engine's own word."""
 
@@ -117,8 +117,8 @@ def _cut_sentence(engine: str, group: WeightGroup, storage: StorageFormat, place
         size, tile = (columns, scale.columns) if group.split == "columns" else (rows, scale.rows)
         if group.split != "copied" and tile and size % tile:
             return (
-                f"{LABELS[engine]} does not start: {label} in {storage.name} would be cut to {size:,} rows or columns on "
-                f"each of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or expert_parallel"
+                f"{LABELS[engine]} does not start: {label} in {storage.name} would be cut to {size:,} rows or columns "
+                f"on each of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or expert_parallel"
             )
     return ""
 

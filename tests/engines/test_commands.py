@@ -95,6 +95,12 @@ def test_replicas_and_whole_experts_are_written_in_the_engines_words() -> None:
     assert dense.endswith("--tp-size 2 --dp-size 4")  # whole replicas of a model without experts
 
 
+def test_weights_of_another_format_are_another_checkpoint() -> None:
+    assert "vllm serve MODEL-IN-awq_int4_g128 " in command(launch("vllm", weight_dtype="awq_int4_g128"))
+    assert "--dtype float16" in command(launch("vllm", weight_dtype="fp16"))
+    assert "--dtype" not in command(launch("sglang", weight_dtype="bf16"))  # as published
+
+
 def test_the_fork_of_llamacpp_has_a_command_of_its_own() -> None:
     assert command(launch("ik_llama.cpp", kv_dtype="q8_0")) == (
         "llama-server -m model.gguf -c 32768 -np 4 -ngl 999 -fa on -ctk q8_0 -ctv q8_0"
