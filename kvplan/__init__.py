@@ -40,7 +40,7 @@ __all__ = [
     "list_nodes", "list_scenarios", "load_gpu", "load_model", "load_node", "load_scenario", "plan", "sweep", "to_link",
 ]  # fmt: skip
 
-_MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "suggest"})
+_MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "serving", "suggest"})
 """Parts that are used by their own name, such as `kvplan.fleet.fewest_gpus`."""
 
 _LAZY = {

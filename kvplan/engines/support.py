@@ -118,7 +118,8 @@ def _cut_sentence(engine: str, group: WeightGroup, storage: StorageFormat, place
         if group.split != "copied" and tile and size % tile:
             return (
                 f"{LABELS[engine]} does not start: {label} in {storage.name} would be cut to {size:,} rows or columns "
-                f"on each of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or expert_parallel"
+                f"on each of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or "
+                "expert_parallel"
             )
     return ""
 
