@@ -1,0 +1,179 @@
+"""The address: a complete link on every page, and what of an address is not used is said in one sentence."""
+
+import ast
+import json
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode
+
+import pytest
+
+import kvplan
+from kvplan.share import FIELDS as LINK_FIELDS
+from kvplan.share import MAX_LINK_CHARACTERS, PAGE_KEYS, to_fields
+from kvplan.ui.fields import FIELDS
+from tests.app.conftest import ROOT
+
+PAGES = ("plan", "users", "engine", "sweep", "models", "presets", "define", "importing", "lab", "compare", "share")
+LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+OWN = kvplan.define_model(
+    name="Own", num_layers=4, hidden_size=256, num_attention_heads=4, num_kv_heads=2, intermediate_size=512,
+    vocab_size=1000,
+)  # fmt: skip
+
+
+def address_of(page):
+    """The query that the browser is told to show."""
+    (bar,) = page.run.get("bidi_component")
+    return json.loads(bar.proto.json)["link"]
+
+
+def said(page):
+    """What of the address was not used: the text below its warning."""
+    return page.texts()[0] if [warning.value for warning in page.run.warning] else ""
+
+
+# ------------------------------------------------------------------------------------------------- what is written
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_has_a_complete_link_in_its_address(app, name):
+    scenario = LLAMA.with_changes(context_length=50_000, kv_dtype="fp8", tensor_parallel=2, draft_model="llama-3.2-1b")
+    page = app(**to_fields(scenario))
+    page.go(name)
+    assert kvplan.from_link(address_of(page)) == scenario
+    assert set(to_fields(scenario)) == set(parse_qs(address_of(page), keep_blank_values=True))
+
+
+def test_the_address_follows_the_widgets(app):
+    page = app()
+    page.set(ctx="64k", batch=3)
+    assert kvplan.from_link(address_of(page)) == LLAMA.with_changes(context_length=65536, batch_size=3)
+
+
+def test_an_address_of_nothing_is_that_of_the_defaults(app):
+    assert kvplan.from_link(address_of(app())) == LLAMA
+
+
+def test_a_missing_key_means_the_same_in_a_link_and_in_a_widget():
+    defaults = {field.setting: field.default for field in LINK_FIELDS}
+    for field in FIELDS.values():
+        held = field.read(field.default)
+        assert field.key in ("model", "gpu") or {"none": None}.get(held, held) == defaults[field.setting]
+
+
+def test_what_cannot_be_read_stays_in_the_address_as_it_is(app):
+    assert parse_qs(address_of(app({"ctx": "lots"})))["ctx"] == ["lots"]
+
+
+def test_what_cannot_be_planned_together_stays_in_the_address(app):
+    assert parse_qs(address_of(app({"tp": "3"})))["tp"] == ["3"]
+
+
+def test_an_own_model_travels_in_the_address_of_every_page(app):
+    scenario = kvplan.Scenario(OWN, "h100-sxm-80gb")
+    page = app(**to_fields(scenario))
+    page.go("sweep")
+    assert kvplan.from_link(address_of(page)) == scenario
+
+
+def test_what_no_address_can_carry_is_said_in_a_sentence_with_the_file(app):
+    words = "".join(f"{number * 7919 % 99991:x}" for number in range(9000))
+    page = app({"own_models": {"my-own": replace(OWN, id="my-own", notes=(words,))}, "model": "my-own"})
+    assert page.run.warning[0].value == "The address cannot carry this scenario"
+    assert "at most 8,000 are read: send the model as a preset file instead" in page.texts()[0]
+    assert "Model as a preset file" in [button.proto.label for button in page.run.get("download_button")]
+    assert parse_qs(address_of(page))["model"] == ["my-own"]
+    assert len(address_of(page)) < MAX_LINK_CHARACTERS
+
+
+# ---------------------------------------------------------------------------------------------------- what is read
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ({"unit": "XX"}, "this page does not use unit=XX"),
+        ({"q": "zzz"}, "this page does not use q=zzz"),
+        ({"utm_source": "mail"}, "this page does not use utm_source=mail"),
+        ({"ctx": "lots"}, "the link's ctx: number is 'lots'"),
+        ({"unit": "XX", "batch": "0", "foo": "1"}, "this page does not use unit=XX, foo=1"),
+    ],
+)
+def test_what_is_not_used_is_said_in_one_sentence(app, address, words):
+    page = app(**address)
+    assert words in said(page)
+    assert len(page.run.warning) == 1
+    page.run.run()
+    assert not said(page)
+
+
+def test_a_pages_own_setting_is_used_and_nothing_is_said(app):
+    page = app(unit="GB")
+    assert not said(page)
+    assert page.value("unit") == "GB"
+
+
+def test_an_address_without_a_model_means_the_usual_one(app):
+    page = app(ctx="32k")
+    assert not said(page)
+    assert page.heading() == kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence
+
+
+def test_a_preset_that_changed_since_says_what_changed(app):
+    page = app(**{**to_fields(LLAMA), "mfp": "00000000"})
+    assert "the model Llama 3.1 8B has changed since the link was made: " in said(page)
+    assert "what its layers keep" in said(page)
+
+
+def test_ampersands_that_a_mail_escaped_are_read(app):
+    first, *others = to_fields(LLAMA.with_changes(context_length=4096)).items()
+    page = app(**dict([first]), **{f"amp;{key}": text for key, text in others})
+    assert kvplan.from_link(address_of(page)) == LLAMA.with_changes(context_length=4096)
+
+
+def test_a_link_that_is_too_long_opens_nothing_and_says_so(app):
+    page = app(v="1", model="llama-3.1-8b", model_file="x" * 9000)
+    assert "at most 8,000 are read" in said(page)
+    assert page.heading() == kvplan.plan(LLAMA).sentence
+
+
+# ------------------------------------------------------------------------------------------- keys of the pages' own
+
+
+def bound_keys():
+    """(file, key) of every widget that is bound to the address; of a key that is put together, its beginning."""
+    for path in sorted(Path(ROOT / "kvplan" / "ui").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            if "bind" in given and isinstance(key := given["key"], ast.Constant | ast.JoinedStr | ast.Name):
+                yield path.name, written(key, named)
+
+
+def written(key, named):
+    match key:
+        case ast.Constant():
+            return key.value
+        case ast.JoinedStr():
+            return f"{key.values[0].value}x" if isinstance(key.values[0], ast.Constant) else None
+        case _:
+            return named.get(key.id)
+
+
+def test_every_key_that_a_page_writes_beside_a_link_is_known_as_such():
+    found = {pair for pair in bound_keys() if pair[1] is not None}
+    assert len(found) > 30
+    assert [pair for pair in found if not PAGE_KEYS.fullmatch(pair[1])] == []
+
+
+def test_the_address_of_any_page_is_a_link_that_reads_back():
+    settings = urlencode({"q": "Which GPU?", "fleet_by": "fewest GPUs", "unit": "GB"})
+    assert kvplan.from_link(f"http://localhost:8501/sweep{kvplan.to_link(LLAMA)}&{settings}") == LLAMA
