@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kvplan.attention import FullAttention, LatentAttention, LayerCache, RecurrentState, SlidingAttention
+from kvplan.attention import FullAttention, LatentAttention, LayerCache, NoCache, RecurrentState, SlidingAttention
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.engines.vllm import default_batched_tokens
 from kvplan.importer import import_config
@@ -61,9 +61,17 @@ GEOMETRY = {
         "kimi_linear", (20, _KDA), (7, LatentAttention(512, 64))
     ),
     "mistralai/Mistral-Small-4-119B-2603": _geometry("mistral4", (36, LatentAttention(256, 64))),
+    "XiaomiMiMo/MiMo-V2-Flash": _geometry(
+        "mimo_v2_flash", (39, SlidingAttention(8, 192, window=128, value_head_dim=128)), (9, FullAttention(4, 192, 128))
+    ),
+    "bitnet2b_2501": _geometry("bitnet", (30, FullAttention(5, 128))),
+    "Llama_Nemotron_Ultra": _geometry("deci", (64, FullAttention(8, 128)), (98, NoCache())),
+    "multimodal LLM (TP2 doc example)": _geometry("llama", (32, FullAttention(32, 128))),
 }
 """Models whose layers are published, but whose config is not here. Both sizes of Gemma 4 follow from the K bytes of
-their two pools, MiniCPM5's 24 KiB a token and Mistral Small 4's 23,040 B from the rows of two engines."""
+their two pools, MiniCPM5's 24 KiB a token and Mistral Small 4's 23,040 B from the rows of two engines; MiMo's from
+its head sizes and the K and V bytes of both its pools; the last three from heads, layers or bytes a token that their
+rows state."""
 
 STATED: dict[tuple[str, float], dict[str, Any]] = {
     # (model, a figure of the row that nothing else has): flags
@@ -71,6 +79,7 @@ STATED: dict[tuple[str, float], dict[str, Any]] = {
     # ^ "5 padding layers": 40 state layers in groups of 9 attention layers, one more than the model's 8
     ("Qwen3.6-27B int4", 8.93): {"draft_tokens": 3, "kv_dtype": "fp8"},  # the same machine's other rows: MTP 3, fp8
     ("Llama-3.1-8B (131072 ctx)", 16.0): {"block_size": 256},  # TPU pages
+    ("XiaomiMiMo/MiMo-V2-Flash", 77.63): {"swa_full_tokens_ratio": 1.0},  # "swa size = full size"
     ("openai/gpt-oss-120b", 4.54): {"max_num_batched_tokens": 1024},  # what 4.54 - 4.50 GiB of windows hold
     ("meta-llama/Llama-3.1-8B-Instruct", 122.99): {"max_num_batched_tokens": 131072},  # "a full 131072-token prefill"
     ("nvidia/Gemma-4-31B-IT-NVFP4", 5.97): {"engine_version": "0.21"},  # its tokens are no multiple of a block
@@ -102,9 +111,10 @@ class Case:
 
     @property
     def pool_rounding_gib(self) -> float:
-        """Half of the log's last digit; SGLang prints K and V apart, and the row holds their sum."""
+        """Half of the log's last digit; SGLang prints K and V apart, of both pools, and the row holds their sum."""
         notes = self.row.get("notes", "")
-        return 0.01 if self.row["engine"] == "sglang" and ("V " in notes or "= V" in notes) else 0.005
+        pools = 2 if self.row["engine"] == "sglang" and ("V " in notes or "= V" in notes) else 1
+        return 0.005 * pools * (2 if "SWA pool" in notes else 1)
 
 
 @cache
