@@ -179,13 +179,13 @@ def read_beginning(file: Beginning) -> Index:
     found = json_object(data[8 : 8 + length], where)
     found.pop("__metadata__", None)
     tensors = {name: _tensor(where, name, value) for name, value in found.items()}
-    end = _end_of_data(where, (value["data_offsets"] for value in found.values()))
+    end = _end_of_data(where, [tuple(value["data_offsets"]) for value in found.values()])
     if size is not None and 8 + length + end != size:
         raise ConfigError(f"{where}: its tensors end at byte {8 + length + end:,}; the file has {size:,} bytes")
     return Index(where, end, tuple(tensors), tensors)
 
 
-def _end_of_data(where: str, spans: Iterable[Sequence[int]]) -> int:
+def _end_of_data(where: str, spans: Iterable[tuple[int, int]]) -> int:
     """Bytes of the data. Raises ConfigError where tensors overlap or leave a gap."""
     end = 0
     for begin, finish in sorted(spans):

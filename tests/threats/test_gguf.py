@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kvplan.importer.gguf import import_gguf, import_gguf_header
+from kvplan.importer.gguf import import_gguf, import_gguf_beginnings, import_gguf_header
+from kvplan.importer.headers import Beginning
 
 UINT32, STRING, ARRAY, UINT64 = 4, 8, 9, 10
 
@@ -96,6 +97,41 @@ HEADERS: dict[str, bytes] = {
     "a tensor far away": gguf(LLAMA, [tensor("token_embd.weight", (64, 8), offset=2**62)]),
     "a tensor of html": gguf(LLAMA, [tensor("<b>.weight", (64, 8))]),
     "a tensor twice": gguf(LLAMA, [tensor("token_embd.weight", (64, 8))] * 2),
+    "two tensors in one place": gguf(LLAMA, [tensor("a", (64, 8)), tensor("b", (64, 8))]),
+    "a tensor before the data": gguf(LLAMA, [tensor("a", (64, 8)), tensor("b", (64, 8), offset=2**64 - 32)]),
+    "a part of 2^32 - 1": gguf([*LLAMA, number("split.count", 2**32 - 1)], [tensor("token_embd.weight", (64, 8))]),
+    "a part of text": gguf([*LLAMA, key("split.count", STRING, text("2"))], [tensor("token_embd.weight", (64, 8))]),
+    "a part of minus one": gguf(
+        [*LLAMA, key("split.count", 5, struct.pack("<i", -1))], [tensor("token_embd.weight", (64, 8))]
+    ),
+    "heads of minus one": gguf([*LLAMA[:3], key("llama.attention.head_count", 5, struct.pack("<i", -1))]),
+    "heads of NaN": gguf([*LLAMA[:3], key("llama.attention.head_count", 6, struct.pack("<f", float("nan")))]),
+    "heads of infinity": gguf([*LLAMA[:3], key("llama.attention.head_count", 12, struct.pack("<d", float("inf")))]),
+    "heads of 2^63": gguf([*LLAMA[:3], key("llama.attention.head_count", UINT64, struct.pack("<Q", 2**63))]),
+    "a list of heads that are NaN": gguf(
+        [*LLAMA[:3], key("llama.attention.head_count", ARRAY, struct.pack("<IQf", 6, 1, float("nan")))]
+    ),
+    "windows of NaN": gguf(
+        [
+            key("general.architecture", STRING, text("mimo2")),
+            number("mimo2.block_count", 1),
+            number("mimo2.embedding_length", 64),
+            number("mimo2.attention.head_count", 1),
+            key("mimo2.attention.sliding_window", 6, struct.pack("<f", float("nan"))),
+        ],
+        [tensor("token_embd.weight", (64, 8))],
+    ),
+    "more drafting layers than layers": gguf([*LLAMA, number("llama.nextn_predict_layers", 5)]),
+    "a state of 2^31 heads": gguf(
+        [
+            key("general.architecture", STRING, text("rwkv7")),
+            number("rwkv7.block_count", 10_000),
+            number("rwkv7.embedding_length", 2**31 - 1),
+            number("rwkv7.attention.head_count", 0),
+            number("rwkv7.wkv.head_size", 1),
+        ],
+        [tensor("token_embd.weight", (64, 8))],
+    ),
     "cut short": gguf(LLAMA, [tensor("token_embd.weight", (64, 8))])[:-9],
 }
 
@@ -110,6 +146,13 @@ def test_a_hostile_file_is_refused_with_a_sentence(bounds: Any, empty_library: P
     path = empty_library / "model.gguf"
     path.write_bytes(data)
     bounds.refusal(lambda: import_gguf(path))
+
+
+@pytest.mark.parametrize("data", HEADERS.values(), ids=HEADERS)
+def test_a_hostile_part_beside_another_is_refused_with_a_sentence(bounds: Any, data: bytes) -> None:
+    good = gguf(LLAMA, [tensor("token_embd.weight", (64, 8))])
+    parts = [Beginning("m-00001-of-00002.gguf", data), Beginning("m-00002-of-00002.gguf", good)]
+    bounds.refusal(lambda: import_gguf_beginnings(parts))
 
 
 @pytest.mark.parametrize("path", ["", "/", "/dev/zero", "/etc/passwd", "model-00001-of-99999.gguf", "x" * 5000])

@@ -221,16 +221,12 @@ def fragment_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
 
     def holds(name: str) -> bool:
         mine = by_layer.get(_layer_of(name), ()) + by_layer.get("", ())
-        anywhere, bounded = (any(matches(name, entry) for entry in mine) for matches in (_inside, _bounded))
-        if anywhere != bounded:
+        inside = [entry for entry in mine if entry in name]
+        if inside and not any(_bounded(name, entry) for entry in inside):
             raise config.unsupported(f"whether the list leaves out {name} depends on the tool that reads it")
-        return anywhere
+        return bool(inside)
 
     return ModuleList(config, found, holds, 1 + 2 * max(map(len, by_layer.values()), default=0))
-
-
-def _inside(name: str, entry: str) -> bool:
-    return entry in name
 
 
 def _bounded(name: str, entry: str) -> bool:
