@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplan.errors import KvplanError, PresetError, UnknownNameError
+from kvplan.hardware import Node
 from kvplan.library import (
     GPU,
     KINDS,
     MAX_PRESET_BYTES,
     MODEL,
-    NODE,
-    SCENARIO,
     Kind,
     Preset,
     file_id,
@@ -22,6 +21,7 @@ from kvplan.library import (
     parse_preset,
     scenario_of,
 )
+from kvplan.presets import ScenarioPreset, load_file, shipped_file
 
 
 class Problem(NamedTuple):
@@ -38,25 +38,21 @@ class Problem(NamedTuple):
 def check_directory(path: Path | str) -> list[Problem]:
     """Everything that is wrong with the presets in the folders models, gpus, nodes and scenarios of `path`.
 
-    A scenario must be plannable with the models and GPUs of the same folder, and a node's GPU be one of them.
+    What a scenario or a node names must be in the same folder or ship with kvplan, and a scenario be plannable.
     Raises PresetError where `path` is no folder or holds none of the four.
     """
     root = Path(path)
-    if not any((root / kind.folder).is_dir() for kind in CHECKED):
+    if not any((root / kind.folder).is_dir() for kind in KINDS.values()):
         raise PresetError(f"{root} has no folder models, gpus, nodes or scenarios")
     check = _Check(root)
-    for kind in CHECKED:
+    for kind in KINDS.values():
         for file in sorted((root / kind.folder).glob("*.toml")):
             check.file(kind, file)
     return [*_stray(root), *check.problems]
 
 
-CHECKED = (*KINDS.values(), NODE)
-"""Every kind of preset that a library may hold, models and GPUs before what names them."""
-
-
 def _stray(root: Path) -> Iterator[Problem]:
-    folders = {kind.folder for kind in CHECKED}
+    folders = {kind.folder for kind in KINDS.values()}
     for file in sorted(root.rglob("*.toml")):
         inside = file.relative_to(root)
         if len(inside.parts) != 2 or inside.parts[0] not in folders:
@@ -91,7 +87,7 @@ class _Check:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.problems: list[Problem] = []
-        self.found: dict[str, dict[str, Any]] = {kind.name: {} for kind in CHECKED}
+        self.found: dict[str, dict[str, Any]] = {kind.name: {} for kind in KINDS.values()}
 
     def file(self, kind: Kind, file: Path) -> None:
         """Check one file and note what is wrong with it."""
@@ -110,18 +106,22 @@ class _Check:
 
     def _preset(self, kind: Kind, table: dict[str, Any], file: Path) -> Preset:
         preset: Preset = kind_from_table(kind, table, file.name, file_id(file.name))
-        if kind is SCENARIO:
-            scenario_of(preset, self._finder(MODEL), self._finder(GPU))  # type: ignore[arg-type]
-        if kind is NODE:
-            self._finder(GPU)(preset.gpu)  # type: ignore[union-attr]
+        if isinstance(preset, ScenarioPreset):
+            scenario_of(preset, self._finder(MODEL), self._finder(GPU))
+        elif isinstance(preset, Node):
+            self._finder(GPU)(preset.gpu)
         return preset
 
     def _finder(self, kind: Kind) -> Callable[[str], Any]:
         def find(name: str) -> Any:
             known = self.found[kind.name]
-            if name not in known:
-                raise UnknownNameError(kind.name, name, known)
-            return known[name]
+            if name in known:
+                return known[name]
+            if not (self.root / kind.folder / f"{file_id(name)}.toml").is_file():  # a broken one hides the shipped one
+                shipped = shipped_file(kind.folder, name)
+                if shipped.is_file():
+                    return load_file(shipped)
+            raise UnknownNameError(kind.name, name, known)
 
         return find
 

@@ -62,7 +62,7 @@ from kvplan.presets import (
     shipped_file,
 )
 
-Preset = Model | Gpu | ScenarioPreset
+Preset = Model | Gpu | Node | ScenarioPreset
 Table = Mapping[str, Any]
 
 MAX_PRESET_BYTES = 64 * 2**10
@@ -120,10 +120,8 @@ SCENARIO = Kind(
     scenario_to_table,
 )  # fmt: skip
 NODE = Kind("node", "nodes", "num_gpus", Node, list_nodes, load_node, node_from_table, node_to_table)
-"""Machines of several GPUs. They are edited as files: no page saves them, so they are not among KINDS."""
-
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (MODEL, GPU, SCENARIO)}
-"""Every kind of preset by its name."""
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (MODEL, GPU, NODE, SCENARIO)}
+"""Every kind of preset by its name, what names others after what it names."""
 
 _BY_CLASS = {kind.made: kind for kind in KINDS.values()}
 _BY_FOLDER = {kind.folder: kind for kind in KINDS.values()}
@@ -475,8 +473,7 @@ def save(preset: Preset, seen: str | None = None) -> Path:
         raise PresetError("this server's library is read-only (KVPLAN_READ_ONLY=1); download the file instead")
     kind = kind_of(preset)
     path = file_of(kind, preset.id)
-    if kind is SCENARIO:
-        scenario_of(preset)  # type: ignore[arg-type]
+    _require_known(preset)
     text = SAVED_LINE + file_text(preset)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -485,6 +482,14 @@ def save(preset: Preset, seen: str | None = None) -> Path:
     except OSError as error:
         raise PresetError(f"{path.name} cannot be saved: {error.strerror}") from None
     return path
+
+
+def _require_known(preset: Preset) -> None:
+    """What a preset names must be in the library, and a scenario be one that can be planned."""
+    if isinstance(preset, ScenarioPreset):
+        scenario_of(preset)
+    elif isinstance(preset, Node):
+        load_gpu(preset.gpu)
 
 
 def _replace(path: Path, data: bytes, seen: str | None) -> None:

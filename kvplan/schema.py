@@ -150,4 +150,4 @@ _SCHEMAS = {
 
 def all_schemas() -> dict[str, str]:
     """The text of every schema by the name of its file."""
-    return {schema_file(kind): json_schema_text(kind.name) for kind in (*KINDS.values(), NODE)}
+    return {schema_file(kind): json_schema_text(kind.name) for kind in KINDS.values()}

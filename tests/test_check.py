@@ -93,6 +93,14 @@ def test_the_text_of_one_file_is_checked_as_someone_edits_it(folder: Path) -> No
     assert wrong_kind.problem is not None
 
 
+def test_a_scenario_of_a_team_may_name_what_kvplan_ships(folder: Path) -> None:
+    change(folder / "scenarios" / "one.toml", '"llama"', '"llama-3.1-8b"')
+    change(folder / "scenarios" / "one.toml", '"card"', '"h100-sxm-80gb"')
+    assert check_directory(folder) == []
+    (folder / "models" / "llama-3.1-8b.toml").write_text("schema = 1")
+    assert [problem.file for problem in check_directory(folder)] == ["models/llama-3.1-8b.toml", "scenarios/one.toml"]
+
+
 def test_a_pipe_in_a_folder_is_named_and_not_waited_for(folder: Path) -> None:
     os.mkfifo(folder / "gpus" / "pipe.toml")
     assert [str(problem) for problem in check_directory(folder)] == [

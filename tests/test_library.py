@@ -19,7 +19,7 @@ import kvplan.library
 from kvplan import presets
 from kvplan.attention import FullAttention
 from kvplan.errors import InputError, KvplanError, PresetError
-from kvplan.hardware import define_gpu
+from kvplan.hardware import Node, define_gpu
 from kvplan.library import (
     GPU,
     KINDS,
@@ -57,7 +57,16 @@ from kvplan.library import (
     why_nothing_is_saved,
 )
 from kvplan.plan import Scenario
-from kvplan.presets import ScenarioPreset, list_gpus, load_file, load_gpu, load_model, load_scenario, save_gpu
+from kvplan.presets import (
+    ScenarioPreset,
+    list_gpus,
+    load_file,
+    load_gpu,
+    load_model,
+    load_node,
+    load_scenario,
+    save_gpu,
+)
 from kvplan.units import GIB
 from tests.examples import LLAMA_8B
 
@@ -324,6 +333,14 @@ def test_the_settings_of_a_scenario_are_checked(settings: dict[str, object], rea
         scenario_of(ScenarioPreset("No", "", settings, "", "no"))
 
 
+def test_a_node_is_saved_where_its_gpu_is_known() -> None:
+    node = Node("Two cards", "card", 2, "", "two")
+    with pytest.raises(InputError, match="no GPU is called 'card'"):
+        save(node)
+    save_all([node, CARD])
+    assert load_node("two") == node
+
+
 # ---------------------------------------------------------------------------------------------------------- listing
 
 
@@ -542,14 +559,15 @@ def zipped(files: dict[str, str | bytes], **settings: int) -> bytes:
 def test_a_zip_of_presets_is_read_back_and_saved_elsewhere() -> None:
     save_all([CARD, LLAMA])
     preset = scenario_preset(Scenario("llama", "card"), "Both", "", "both")
-    packed = export_zip([preset, LLAMA, CARD])
-    assert packed == export_zip([CARD, preset, LLAMA])
+    node = Node("Two cards", "card", 2, "", "two")
+    packed = export_zip([preset, LLAMA, node, CARD])
+    assert packed == export_zip([CARD, preset, LLAMA, node])
     found = read_zip(packed)
     assert found.troubles == ()
     assert set(map(kind_of, found.presets)) == set(KINDS.values())
-    assert {item.id for item in found.presets} == {"both", "card", "llama"}
+    assert {item.id for item in found.presets} == {"both", "card", "llama", "two"}
     assert zipfile.ZipFile(io.BytesIO(packed)).namelist() == [
-        "gpus/card.toml", "models/llama.toml", "scenarios/both.toml",
+        "gpus/card.toml", "models/llama.toml", "nodes/two.toml", "scenarios/both.toml",
     ]  # fmt: skip
 
 

@@ -6,12 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from kvplan.check import CHECKED, check_directory
+from kvplan.check import check_directory
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
 from kvplan.engines.compare import Line, compare
 from kvplan.engines.log import MAX_LOG_BYTES, LogFigures, overhead_total, overheads_of, read_log
 from kvplan.engines.recognise import preset_of
 from kvplan.errors import InputError, shorten
+from kvplan.library import KINDS
 from kvplan.presets import load_gpu, load_model
 from kvplan.schema import json_schema_text
 from kvplan.units import format_bytes, parse_count
@@ -25,13 +26,13 @@ def _presets_command(parser: argparse.ArgumentParser) -> None:
     check.add_argument("folder", help="a folder with models, gpus, nodes or scenarios in it")
     check.set_defaults(run=run_check)
     schema = actions.add_parser("schema", help="the JSON Schema of preset files, for editors")
-    schema.add_argument("kind", choices=[kind.name.lower() for kind in CHECKED])
+    schema.add_argument("kind", choices=[kind.name.lower() for kind in KINDS.values()])
     schema.set_defaults(run=run_schema)
 
 
 def run_schema(options: argparse.Namespace) -> int:
     """`presets schema KIND`: the JSON Schema of a kind of preset file."""
-    print(json_schema_text(next(kind.name for kind in CHECKED if kind.name.lower() == options.kind)), end="")
+    print(json_schema_text(next(kind.name for kind in KINDS.values() if kind.name.lower() == options.kind)), end="")
     return FITS
 
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from kvplan.errors import InputError, PresetError
-from kvplan.hardware import Gpu
-from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Entry, Kind, Preset, entries, is_in_library, kind_of
+from kvplan.hardware import Gpu, Node
+from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Entry, Kind, Preset, entries, is_in_library, kind_of
 from kvplan.model import Model
 from kvplan.presets import ScenarioPreset, list_gpus, list_models, load_gpu, load_model
 from kvplan.ui.words import show_error
@@ -21,8 +21,8 @@ Thing = TypeVar("Thing")
 
 OWN = "my-"
 MAX_OWN = 50
-_MODELS, _GPUS, _SCENARIOS = "own_models", "own_gpus", "own_scenarios"
-_SHELVES = {MODEL.name: _MODELS, GPU.name: _GPUS, SCENARIO.name: _SCENARIOS}
+_MODELS, _GPUS = "own_models", "own_gpus"
+_SHELVES = {MODEL.name: _MODELS, GPU.name: _GPUS, NODE.name: "own_nodes", SCENARIO.name: "own_scenarios"}
 
 
 def require_library() -> None:
@@ -141,18 +141,21 @@ def keep_all(presets: Sequence[Preset]) -> list[str]:
         count = sum(kind_of(preset) is kind for preset in presets)
         if count > MAX_OWN:
             raise InputError(f"{count} {kind.folder} were chosen; a session holds up to {MAX_OWN}, so choose fewer")
-    called = {(kind_of(item).name, item.id): keep(item) for item in presets if not isinstance(item, ScenarioPreset)}
-    scenarios = [_renamed(item, called) for item in presets if isinstance(item, ScenarioPreset)]
-    return [*called.values(), *map(keep, scenarios)]
+    named_by_others = (item for item in presets if kind_of(item) in (MODEL, GPU))
+    called = {(kind_of(item).name, item.id): keep(item) for item in named_by_others}
+    others = [_renamed(item, called) for item in presets if kind_of(item) not in (MODEL, GPU)]
+    return [*called.values(), *map(keep, others)]
 
 
-def _renamed(preset: ScenarioPreset, called: Mapping[tuple[str, str], str]) -> ScenarioPreset:
-    kinds = {"model": MODEL, "gpu": GPU, "draft_model": MODEL}
-    named = {
-        key: called.get((kinds[key].name, value), value) if key in kinds else value
-        for key, value in preset.fields.items()
-    }
-    return replace(preset, fields=named)
+def _renamed(preset: Preset, called: Mapping[tuple[str, str], str]) -> Preset:
+    """A node or a scenario with the ids that its GPU and models have in this session."""
+    if isinstance(preset, Node):
+        return replace(preset, gpu=called.get((GPU.name, preset.gpu), preset.gpu))
+    if isinstance(preset, ScenarioPreset):
+        kinds = {"model": MODEL.name, "gpu": GPU.name, "draft_model": MODEL.name}
+        named = {key: called.get((kinds.get(key, ""), value), value) for key, value in preset.fields.items()}
+        return replace(preset, fields=named)
+    return preset
 
 
 def _newest(things: dict[str, Thing]) -> dict[str, Thing]:

@@ -20,6 +20,7 @@ from kvplan.library import (
     MAX_PRESET_BYTES,
     MAX_ZIP_FILES,
     MODEL,
+    NODE,
     SCENARIO,
     SERVER,
     SHIPS,
@@ -45,7 +46,7 @@ from kvplan.ui.address import BIND
 from kvplan.ui.library import find, own
 from kvplan.units import counted
 
-SHELVES = {"models": MODEL, "GPUs": GPU, "scenarios": SCENARIO}
+SHELVES = {"models": MODEL, "GPUs": GPU, "nodes": NODE, "scenarios": SCENARIO}
 MAX_UPLOAD_MEGABYTES = 4
 MAX_TROUBLES = 10
 TEXT_HEIGHT, ROW_HEIGHT = 460, 34
@@ -58,6 +59,7 @@ FORM_READY = "library_form_ready"
 USED: dict[str, str] = {
     MODEL.name: "The model of the plan becomes this one, with the KV heads that it was trained with.",
     GPU.name: "The GPU of the plan becomes this one.",
+    NODE.name: "The plan takes the GPUs of this node, all of them sharing every layer.",
     SCENARIO.name: "Every setting of the plan becomes that of this scenario.",
 }
 EDITORS = """\

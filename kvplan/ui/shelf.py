@@ -18,6 +18,7 @@ from kvplan.library import (
     GPU,
     KINDS,
     MODEL,
+    NODE,
     SCENARIO,
     Entry,
     Kind,
@@ -99,6 +100,7 @@ def what_of(preset: Any) -> str:
 _WHAT: dict[str, Callable[[Any], str]] = {
     MODEL.name: lambda model: f"{format_params(model.num_params)} parameters, {kinds_sentence(model)}",
     GPU.name: lambda gpu: f"{format_bytes(gpu.usable_bytes, 'GiB')} usable",
+    NODE.name: lambda node: f"{node.num_gpus} × {node.gpu}",
     SCENARIO.name: lambda preset: f"{preset.fields.get('model')} on {preset.fields.get('gpu')}",
 }
 
@@ -183,12 +185,16 @@ def _use_gpu(name: str, _: Any) -> None:
     st.session_state["gpu"] = name
 
 
+def _use_node(_: str, node: Any) -> None:
+    st.session_state.update({"gpu": node.gpu, "tp": str(node.num_gpus), "pp": 1, "dp": 1})
+
+
 def _use_scenario(_: str, preset: Any) -> None:
     take_scenario(scenario_of(preset, find_model, find_gpu))
 
 
 _USE: dict[str, Callable[[str, Any], None]] = {
-    MODEL.name: _use_model, GPU.name: _use_gpu, SCENARIO.name: _use_scenario,
+    MODEL.name: _use_model, GPU.name: _use_gpu, NODE.name: _use_node, SCENARIO.name: _use_scenario,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import kvplan
-from kvplan.hardware import define_gpu
+from kvplan.hardware import Node, define_gpu
 from kvplan.library import (
     GPU,
     MODEL,
@@ -19,7 +19,17 @@ from kvplan.library import (
     stored_text,
     version,
 )
-from kvplan.presets import ScenarioPreset, list_gpus, list_models, list_scenarios, load_gpu, load_model
+from kvplan.presets import (
+    ScenarioPreset,
+    list_gpus,
+    list_models,
+    list_nodes,
+    list_scenarios,
+    load_gpu,
+    load_model,
+    load_node,
+)
+from kvplan.schema import all_schemas
 from kvplan.ui.shelf import zip_of
 from kvplan.units import GIB
 from tests.app.conftest import ROOT
@@ -81,7 +91,8 @@ def labels(page):
 
 
 @pytest.mark.parametrize(
-    ("shelf", "ids"), [("models", list_models), ("GPUs", list_gpus), ("scenarios", list_scenarios)]
+    ("shelf", "ids"),
+    [("models", list_models), ("GPUs", list_gpus), ("nodes", list_nodes), ("scenarios", list_scenarios)],
 )
 def test_every_preset_is_listed_with_where_it_comes_from(app, shelf, ids):
     page = library(app)
@@ -141,6 +152,14 @@ def test_a_model_and_a_gpu_are_taken_into_the_plan(app):
     page.click("use_preset")
     assert (page.value("model"), page.value("heads"), page.value("gpu")) == ("gemma-3-27b", "as trained", "l4-24gb")
     assert "The plan uses l4-24gb now." in page.texts()
+
+
+def test_a_node_is_taken_into_the_plan_with_all_its_gpus(app):
+    name = list_nodes()[0]
+    node = load_node(name)
+    page = open_one(app, "nodes", name)
+    page.click("use_preset")
+    assert (page.value("gpu"), page.value("tp")) == (node.gpu, str(node.num_gpus))
 
 
 def test_a_scenario_is_taken_into_the_plan_with_all_its_settings(app):
@@ -280,17 +299,21 @@ def test_a_read_only_server_offers_no_save_and_says_why(app, monkeypatch):
 def test_an_uploaded_zip_is_shown_first_and_its_chosen_presets_are_kept(app):
     mine = replace(load_model("mistral-7b-v0.1"), id="mine", name="Mine")
     scenario = ScenarioPreset("Both", "", {"model": "mine", "gpu": "card", "batch_size": 2}, "", "both")
+    node = Node("Two cards", "card", 2, "", "two")
     page = library(app)
-    upload(page, ("team.zip", export_zip([CARD, mine, scenario, load_gpu("l4-24gb")])))
+    upload(page, ("team.zip", export_zip([CARD, mine, node, scenario, load_gpu("l4-24gb")])))
     table = page.tables()[-1].set_index("id")
     assert table["in the library"].to_dict() == {
-        "card": "new", "mine": "new", "both": "new", "l4-24gb": "the same is there",
+        "card": "new", "mine": "new", "two": "new", "both": "new", "l4-24gb": "the same is there",
     }  # fmt: skip
     page.click("upload_keep")
     page.set(shelf="scenarios")
     page.set(chosen_scenarios=["my-both"])
     page.click("use_preset")
     assert (page.value("model"), page.value("gpu"), page.value("batch")) == ("my-mine", "my-a-card", 2)
+    choose(page, "nodes", "my-two-cards")
+    page.click("use_preset")
+    assert (page.value("gpu"), page.value("tp")) == ("my-a-card", "2")
     assert "card" not in list_gpus()
 
 
@@ -352,7 +375,7 @@ def test_files_zips_and_schemas_are_offered(app):
     page = open_one(app, "GPUs", "l4-24gb")
     page.click("copy_keep")
     assert {"Chosen as a zip", "Yours as a zip", "All as a zip", "Download the file"} <= set(labels(page))
-    assert {"model.schema.json", "gpu.schema.json", "scenario.schema.json"} <= set(labels(page))
+    assert set(all_schemas()) <= set(labels(page))
 
 
 # ---------------------------------------------------------------------------------------------------------- trouble
@@ -362,7 +385,7 @@ PAGES = ("plan", "users", "engine", "sweep", "models", "presets", "define", "imp
 
 @pytest.mark.parametrize("page", PAGES)
 def test_broken_files_in_the_library_break_no_page(app, team, page):
-    for folder in ("models", "gpus", "scenarios"):
+    for folder in ("models", "gpus", "nodes", "scenarios"):
         (team / folder).mkdir()
         (team / folder / "broken.toml").write_bytes(b"\xff\x00 = [")
         (team / folder / "a-name-that-is-none!.toml").write_text("")
