@@ -75,3 +75,13 @@ def test_scales_cost_four_bytes_a_row() -> None:
     rows = 2 * 36 * 8
     assert planned("two-kinds-of-8-bit-cache").bytes_per_token == rows * (128 + 4)
     assert planned("two-kinds-of-8-bit-cache", kv_dtype="fp8").bytes_per_token == rows * 128
+
+
+def test_latents_in_replicas_are_an_eighth_and_fit_where_tensor_parallelism_does_not() -> None:
+    replicas = planned("attention-in-replicas")
+    shared = planned("attention-in-replicas", tensor_parallel=8, data_parallel=1)
+    assert replicas.cache_bytes * 8 == shared.cache_bytes == 64 * 32768 * 61 * (512 + 64) * 2
+    assert replicas.weight_bytes > shared.weight_bytes
+    assert replicas.scenario.num_gpus == shared.scenario.num_gpus == 8
+    assert replicas.fits
+    assert not shared.fits
