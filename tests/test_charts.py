@@ -8,6 +8,7 @@ from kvplan import charts
 from kvplan.attention import LAYER_KINDS
 from kvplan.explain import StripSegment, layer_strip
 from kvplan.model import ROLES
+from kvplan.presets import list_gpus
 
 GIB = 2**30
 
@@ -67,6 +68,33 @@ def test_an_estimated_overhead_is_hatched_and_has_a_whisker_to_its_90th_percenti
     assert bar["marker"]["pattern"]["shape"] == "/"
     end = (plan.weight_bytes + plan.cache_bytes + plan.runtime.high_bytes) / GIB
     assert any(shape["x1"] == pytest.approx(end) for shape in figure["layout"]["shapes"])
+
+
+def test_weights_of_an_estimated_model_are_hatched_on_an_empty_ground():
+    counted = kvplan.define_model(
+        name="C", num_layers=2, hidden_size=64, num_attention_heads=4, num_kv_heads=4, num_params=10**9
+    )
+    figure = charts.memory_bar(planned(counted))
+    weights = figure["data"][0]
+    assert weights["name"] == "Weights, est. 1.86 GiB"
+    assert weights["hovertemplate"].startswith("Weights: Weights, not split, an estimate")
+    assert weights["marker"]["pattern"]["fillmode"] == "replace"
+    known = charts.memory_bar(planned())["data"][0]
+    assert "pattern" not in known["marker"]
+
+
+def test_an_estimated_capacity_says_so_and_is_dashed():
+    guessed = next(gpu for gpu in map(kvplan.load_gpu, list_gpus()) if gpu.is_estimate)
+    layout = charts.memory_bar(planned(gpu=guessed))["layout"]
+    assert layout["annotations"][0]["text"].endswith(", an estimate")
+    assert layout["annotations"][0]["hovertext"].endswith(f"({guessed.usable_bytes:,} B)")
+    assert layout["shapes"][0]["line"]["dash"] == "dash"
+
+
+def test_hovers_speak_the_unit_of_the_axis():
+    binary, decimal = charts.memory_bar(planned(), "GiB"), charts.memory_bar(planned(), "GB")
+    assert binary["data"][0]["customdata"][0][1] == "1.96 GiB (2,101,346,304 B)"
+    assert decimal["data"][0]["customdata"][0][1] == "2.10 GB (2,101,346,304 B)"
 
 
 def test_a_given_overhead_has_neither():

@@ -22,9 +22,14 @@ from kvplan.explain import (
     layer_strip,
     layer_terms,
     layer_words,
+    limit_lines,
     overhead_terms,
+    size_reasons,
+    user_lines,
+    users_sentence,
     weight_terms,
 )
+from kvplan.fleet import lengths_from_list, plan_users
 from kvplan.hardware import define_gpu
 from kvplan.model import Layer, Model
 from kvplan.plan import Scenario, plan
@@ -137,3 +142,75 @@ def test_layer_terms_add_up_to_the_models_cache() -> None:
 )
 def test_a_layer_says_in_words_what_it_keeps(cache: FullAttention, words: str) -> None:
     assert layer_words(cache, "bf16") == words
+
+
+# --------------------------------------------------------------------------------------------------- limits and users
+
+
+def plain_plan(usable_gib: int = 80, **settings: object) -> Scenario:
+    """32 layers of 8 KV heads of 128: 131,072 B a token; 16,060,522,496 B of weights; 1 GiB of overhead."""
+    model = define_model(
+        name="L", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, intermediate_size=14336,
+        vocab_size=128256,
+    )  # fmt: skip
+    gpu = define_gpu(name="G", usable_bytes=usable_gib * GIB, bandwidth=10**12, rent_usd_per_hour=2.5)
+    return Scenario(model, gpu, **{"overhead_bytes": GIB, "memory_fraction": 1.0, **settings})  # type: ignore[arg-type]
+
+
+def test_limits_are_written_with_the_numbers_that_make_them() -> None:
+    lines = dict(limit_lines(plan(plain_plan())))
+    fixed = 16_060_522_496 + GIB
+    each, usable = 131_072 * 8192, 80 * GIB
+    assert lines["largest batch"] == (
+        f"floor(({usable:,} B usable − {fixed:,} B fixed) / {each:,} B a sequence) = {(usable - fixed) // each}"
+    )
+    longest = (usable - fixed) // (131_072 * 8)
+    assert lines["longest context"].startswith(f"{longest:,} tokens take {fixed + longest * 131_072 * 8:,} B")
+    assert lines["crossover"] == "15,317 tokens of 8 keep 16,061,038,592 B, the weights 16,060,522,496 B"
+    assert lines["decode step, at least"].endswith("B read / 1,000,000,000,000 B a second = 23.600 ms")
+
+
+def test_a_limit_that_does_not_exist_has_no_line() -> None:
+    lines = dict(limit_lines(plan(plain_plan(8))))
+    assert "longest context" not in lines
+    assert lines["largest batch"].endswith(": none fits")
+
+
+def test_users_are_written_as_the_sums_that_make_them() -> None:
+    scenario, lengths = plain_plan(24), lengths_from_list([8192])
+    point = plan_users(scenario, 20, lengths)[1]
+    fixed, each = 16_060_522_496 + GIB, 131_072 * 8192
+    room = (24 * GIB - fixed) // each
+    assert list(user_lines(scenario, 20, point)) == [
+        ("users a replica", f"floor(({24 * GIB:,} B usable − {fixed:,} B fixed) / {each:,} B) = {room}"),
+        ("replicas", f"ceil(20 / {room}) = 3"),
+        ("GPUs", "3 × 1 = 3"),
+        ("price an hour", "3 × $2.50 = $7.50"),
+    ]
+    assert users_sentence(scenario, 20, lengths, point) == "20 users at once: 3 GPUs in 3 replicas, $7.50 an hour"
+
+
+def test_users_of_whom_not_one_fits_get_a_sentence_and_no_replicas() -> None:
+    scenario, lengths = plain_plan(16), lengths_from_list([8192])
+    point = plan_users(scenario, 1, lengths)[1]
+    assert users_sentence(scenario, 1, lengths, point) == "1 user at once: not even one sequence of 8,192 tokens fits"
+    assert [line.what for line in user_lines(scenario, 1, point)] == ["users a replica"]
+
+
+def test_why_a_cache_is_small_is_said_with_what_it_would_be_else() -> None:
+    shape = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 64, "vocab_size": 64}
+    window = define_model(name="W", num_kv_heads=2, window=1024, full_attention_every=4, **shape)  # type: ignore[arg-type]
+    reasons = size_reasons(plan(Scenario(window, GPU, context_length=4096)))
+    assert reasons == (  # 3 × 1,024 + 4,096 tokens instead of 4 × 4,096; 8 heads instead of 2
+        "3 of 4 layers keep a window only: if every layer kept every token, the cache would be 2.29 times as large",
+        "2 KV heads for 8 query heads (grouped queries): with one for each (MHA), "
+        "the cache would be 4.00 times as large",
+    )
+
+
+def test_a_cache_of_all_heads_and_all_tokens_has_no_excuse() -> None:
+    plain = define_model(
+        name="P", num_layers=2, hidden_size=64, num_attention_heads=8, num_kv_heads=8, intermediate_size=64,
+        vocab_size=64,
+    )  # fmt: skip
+    assert size_reasons(plan(Scenario(plain, GPU))) == ()

@@ -13,10 +13,14 @@ from kvplan.fleet import (
     adapter_bytes,
     cheapest_first,
     fewest_first,
+    fewest_for_users,
     fewest_gpus,
+    first_full,
     layouts,
     lengths_from_list,
     lengths_from_quantiles,
+    parse_lengths,
+    parse_pairs,
     plan_users,
     which_gpu,
 )
@@ -156,3 +160,76 @@ def test_the_scenarios_own_model_keeps_its_number_of_kv_heads_and_another_does_n
     assert another.answer is not None
     assert own.answer.scenario.num_kv_heads == 1
     assert another.answer.scenario.num_kv_heads is None
+
+
+# ----------------------------------------------------------------------------------------------------- users, in detail
+
+
+@pytest.mark.parametrize("text", ["1, 20;300", "1 20\n300", "length\n1\n20\n300\n", "1,,20,\r\n300"])
+def test_lengths_are_read_with_whatever_stands_between_them(text: str) -> None:
+    assert parse_lengths(text) == [1, 20, 300]
+
+
+def test_lengths_may_be_written_with_their_suffix() -> None:
+    assert parse_lengths("1k 1.5k") == [1024, 1536]
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "prompt,answer"])
+def test_an_empty_list_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="empty"):
+        parse_lengths(text)
+
+
+def test_a_length_that_is_none_is_named_by_its_line() -> None:
+    with pytest.raises(InputError, match="a length in line 2 is '-3'"):
+        parse_lengths("1\n-3")
+
+
+def test_pairs_are_prompt_and_answer_added_up() -> None:
+    assert parse_pairs("prompt;answer\n100;20\n7 1") == [120, 8]
+
+
+@pytest.mark.parametrize("text", ["1 2 3", "1\n2", "1 2\n3"])
+def test_a_line_that_is_no_pair_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="a prompt and an answer are needed"):
+        parse_pairs(text)
+
+
+SHAPES = [
+    {},
+    {"shared_prefix": 512, "batch_size": 3},
+    {"pipeline_parallel": 3},
+    {"tensor_parallel": 4, "adapter_bytes": 7},
+    {"draft_model": "draft"},
+]
+
+
+@pytest.mark.parametrize("settings", SHAPES)
+def test_bytes_are_what_is_fixed_and_as_much_again_for_each_sequence(settings: dict[str, object]) -> None:
+    given = {**settings, "draft_model": model()} if "draft_model" in settings else settings
+    answer = plan(scenario(80, context_length=1024, **given))
+    fixed, each = first_full(answer)
+    most = answer.max_batch_size
+    assert most is not None
+    assert most == (answer.capacity_bytes - fixed) // each
+    assert max(usage.total_bytes(1024, 7) for usage in answer.stages) == fixed + 7 * each
+
+
+def test_the_fewest_gpus_for_users_are_the_least_of_all_layouts() -> None:
+    asked, lengths = scenario(24), lengths_from_list([8192])
+    best = fewest_for_users(asked, 50, lengths)
+    assert best is not None
+    counts = [plan_users(p.scenario, 50, lengths)[1].num_gpus for p in layouts(asked)]
+    assert best.point.num_gpus == min(count for count in counts if count is not None)
+
+
+def test_there_is_no_layout_for_users_whose_sequence_fits_nowhere() -> None:
+    assert fewest_for_users(scenario(2), 1, lengths_from_list([2**30])) is None
+
+
+def test_adapters_of_a_model_known_by_its_count_alone_are_refused() -> None:
+    counted = define_model(
+        name="C", num_layers=2, hidden_size=64, num_attention_heads=4, num_kv_heads=4, num_params=10**9
+    )
+    with pytest.raises(InputError, match="not known by role"):
+        adapter_bytes(counted, rank=16)

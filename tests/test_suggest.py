@@ -116,3 +116,10 @@ def test_a_scenario_becomes_a_command_and_the_lines_to_expect() -> None:
 def test_a_scenario_of_16_bits_is_llamacpps_own_width(engine: str) -> None:
     launch = launch_of(scenario(80, kv_dtype="q8_0", batch_size=2), engine)
     assert "q8_0" in command(launch)
+
+
+def test_a_suggestion_speaks_of_binary_or_decimal_units() -> None:
+    item = found(scenario(24, context_length=32768, batch_size=3))["kv_dtype"]
+    free = item.plan.free_bytes
+    assert item.sentence == f"Store the cache as fp8: {free / GIB:.2f} GiB would be free"
+    assert item.sentence_in("GB") == f"Store the cache as fp8: {free / 10**9:.2f} GB would be free"

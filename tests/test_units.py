@@ -17,10 +17,12 @@ from kvplan.units import (
     MAX_COUNT,
     MIB,
     TIB,
+    counted,
     format_bytes,
     format_exact_bytes,
     format_params,
     format_tokens,
+    format_usd,
     parse_axis,
     parse_bytes,
     parse_count,
@@ -170,6 +172,17 @@ def test_gb_and_gib_are_different_words() -> None:
 
 def test_the_exact_form_has_every_digit() -> None:
     assert format_exact_bytes(1_342_177_280) == "1.25 GiB (1,342,177,280 B)"
+    assert format_exact_bytes(1_342_177_280, decimal=True) == "1.34 GB (1,342,177,280 B)"
+    assert format_exact_bytes(520) == "520 B"
+
+
+def test_a_number_brings_its_noun_in_the_right_form() -> None:
+    words = [counted(count, word) for count, word in ((0, "GPU"), (1, "GPU"), (2048, "token"), (2, "matrix"))]
+    assert words == ["0 GPUs", "1 GPU", "2,048 tokens", "2 matrices"]
+
+
+def test_a_price_always_has_two_decimals() -> None:
+    assert [format_usd(price) for price in (2.5, 0.1, 1234)] == ["$2.50", "$0.10", "$1,234.00"]
 
 
 @given(st.integers(0, 10**18))

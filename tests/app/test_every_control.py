@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
+from kvplan.presets import list_models, load_model
 from kvplan.ui.fields import FIELDS
 
 SIDEBAR = {*FIELDS, "example", "node", "unit", "lora_rank", "lora_count"}
@@ -130,8 +131,9 @@ def shown_nonsense(page):
 def words_of(page):
     """Everything that a page says: texts, labels, options, helps, cells and figures."""
     run = page.run
+    notes = {note for name in list_models() for note in load_model(name).notes}  # they quote keys of a config
     for kind in ("header", "subheader", "caption", "text", "markdown", "error", "warning", "info", "success"):
-        yield from (element.value for element in run.get(kind))
+        yield from (element.value for element in run.get(kind) if element.value not in notes)
     for kind in (*KINDS, "button", "metric"):
         for widget in run.get(kind):
             yield from filter(None, (widget.label, getattr(widget, "help", "")))
