@@ -82,7 +82,7 @@ def _difference(
     for extra, size in zip(extras, sizes, strict=True):
         sentences.append(_stored_sentence(extra, size) if size else _unsized_sentence(extra))
     if width[1]:
-        sentences.append(f"{_signed(width[1])} since it stores {width[0]}, which is not the dtype of the config")
+        sentences.append(f"{_signed(width[1])} since it stores {width[0]}, which differs from the config")
     left = more - sum(sizes) - width[1]
     if left:
         sentences += [f"{_signed(left)} are not explained", *_by_shape(model, index, extras)]
@@ -145,10 +145,20 @@ def _chosen(extras: Sequence[_Extra], wanted: int) -> tuple[int, ...] | None:
 
 def _other_widths(model: Model, counted: int) -> Iterator[tuple[str, int]]:
     """What the model would take in another plain dtype: configs and files do not always agree."""
+    if (size := _unpinned(model)) and size != counted:
+        yield f"in {_plain(model).name} what its class keeps in float32", size
     plain = all(group.storage is None or group.pinned for group, _ in model.all_groups)
     for name in ("fp32", "bf16", "fp16") if plain else ():
         if (size := model.weight_bytes(name)) != counted:
             yield name, size
+
+
+def _unpinned(model: Model) -> int:
+    """Bytes of the weights where those that the class keeps in float32 are stored in the model's own width."""
+    return sum(
+        count * group.count * group.matrix_bytes(_plain(model) if group.pinned else group.storage or _plain(model))
+        for group, count in model.all_groups
+    )
 
 
 # ----------------------------------------------------------------------------------------- what else is stored

@@ -468,8 +468,22 @@ def qwen3_5(quantization: Config) -> Config:
     return {**config, "quantization_config": quantization}
 
 
+HEAD_AND_TOWER = ["lm_head", "re:.*visual.*"]
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        compressed("float-quantized", ROWS, TOKENS, ["lm_head"]),
+        modelopt("FP8", FP8, ["lm_head"]),
+    ],
+)
+def test_a_tower_that_the_list_does_not_name_is_not_guessed(quantization: Config) -> None:
+    assert "whether the tower of vision_config is quantized" in import_config(qwen3_5(quantization)).storage_unknown
+
+
 def test_rows_of_a_fused_matrix_add_up() -> None:
-    plain, fp8 = qwen3_5({}), qwen3_5(compressed("float-quantized", ROWS, TOKENS, ["lm_head"]))
+    plain, fp8 = qwen3_5({}), qwen3_5(compressed("float-quantized", ROWS, TOKENS, HEAD_AND_TOWER))
     del plain["quantization_config"]
     projections = [(g, n) for g, n in import_config(plain).all_groups if ROLES[g.role].quantized and g.columns > 1]
     saved = sum((g.params - 2 * g.rows * g.count) * n for g, n in projections if g.tower == "text")
@@ -478,7 +492,7 @@ def test_rows_of_a_fused_matrix_add_up() -> None:
 
 def test_numbers_that_a_fused_matrix_holds_once_are_counted_once() -> None:
     """A shape of two int64 for queries and their gate, which are one matrix."""
-    plain, packed = qwen3_5({}), qwen3_5(compressed("pack-quantized", INT4, None, ["lm_head"]))
+    plain, packed = qwen3_5({}), qwen3_5(compressed("pack-quantized", INT4, None, HEAD_AND_TOWER))
     del plain["quantization_config"]
     groups = [(g, n) for g, n in import_config(plain).all_groups if ROLES[g.role].quantized and g.columns > 1]
     text = [(g, n) for g, n in groups if g.tower == "text"]

@@ -106,6 +106,18 @@ def test_bytes_without_a_known_tensor_stay_unexplained() -> None:
     assert found.sentences[-1] == "+10 B are not explained"
 
 
+def test_what_a_class_keeps_in_float32_may_be_stored_in_the_dtype_of_the_model() -> None:
+    """DeepSeek's routers: 256 x 7168 in each of 58 layers."""
+    config = json.loads(
+        (Path(__file__).parent.parent / "data/configs/deepseek-ai__DeepSeek-V3.json").read_text("utf-8")
+    )
+    model = import_config(config, measure="never")
+    saved = 58 * 256 * 7168 * 2
+    found = explain_difference(model, read_index(index_of(model.weight_bytes() - saved)))
+    assert found.unexplained_bytes == 0
+    assert f"-{saved:,} B since it stores in bf16 what its class keeps in float32" in found.sentences[-1]
+
+
 def test_a_checkpoint_that_stores_less_is_not_hidden() -> None:
     assert compare(counted() - 6).sentences[-1] == "-6 B are not explained"
 

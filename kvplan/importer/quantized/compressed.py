@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import shorten
 from kvplan.importer.quantized.modelopt import suggest_cache_dtype
-from kvplan.importer.quantized.modules import Matrix, ModuleList, name_list
+from kvplan.importer.quantized.modules import Matrix, ModuleList, name_list, require_tower
 from kvplan.importer.quantized.names import module_names
 from kvplan.importer.quantized.scheme import Scheme, by_role, linear_choice
 from kvplan.importer.view import ConfigView
@@ -47,7 +47,10 @@ def read_compressed_tensors(config: ConfigView, model_type: str, outer: ConfigVi
         raise config.unsupported("the scales have the model's dtype, and that is not one of 16 bits")
     if model_type == "llama4" and not config.has("ignore"):
         raise config.unsupported(_MAVERICK)
-    ignored = name_list(config, config.texts("ignore"))
+    listed = config.texts("ignore")
+    if not _explicit(groups):
+        require_tower(config, outer, listed)
+    ignored = name_list(config, listed)
     names = module_names(model_type, outer)
     label = ", ".join(dict.fromkeys(group.storage.name for group in groups))
     choose = linear_choice(config, _by_target(groups, ignored), names, *(() if _explicit(groups) else ("lm_head",)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.importer.quantized.modules import Matrix, fragment_list
+from kvplan.importer.quantized.modules import Matrix, fragment_list, require_tower
 from kvplan.importer.quantized.names import DENSE, SEPARATE_EXPERTS, WITH_TOWER, module_names
 from kvplan.importer.quantized.scheme import Scheme, all_linear_but, all_projections_but, by_role
 from kvplan.importer.view import ConfigView
@@ -40,6 +40,7 @@ def read_blocks(config: ConfigView, model_type: str, outer: ConfigView) -> Schem
         return by_role(storage, lambda group: ROLES[group.role].quantized and not _weighs_heads(group, outer))
     if listed is None or not {"lm_head", names["lm_head"][0][0]} & set(listed):
         raise config.unsupported("modules_to_not_convert does not name lm_head, so what is quantized is not known")
+    require_tower(config, outer, listed)
     entries = [_INDEX_WEIGHTS.sub("self_attn.indexer.weights_proj", name) for name in listed]
     return all_linear_but(fragment_list(config, entries), storage, names)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import shorten
-from kvplan.importer.quantized.modules import Matrix, ModuleList, bare_name, glob_list
+from kvplan.importer.quantized.modules import Matrix, ModuleList, bare_name, glob_list, require_tower
 from kvplan.importer.quantized.names import DENSE, SEPARATE_EXPERTS, module_names
 from kvplan.importer.quantized.scheme import Scheme, all_linear_but, linear_choice
 from kvplan.importer.view import ConfigView
@@ -42,7 +42,9 @@ def read_modelopt(config: ConfigView, model_type: str, outer: ConfigView) -> Sch
     if algo == MIXED:
         return _mixed(config, model_type, outer)
     _require_known_groups(config, algo)
-    left_out = glob_list(config, config.texts("ignore", "exclude_modules"))
+    listed = config.texts("ignore", "exclude_modules")
+    require_tower(config, outer, listed)
+    left_out = glob_list(config, listed)
     return all_linear_but(left_out, weight_format(_FORMATS[algo]), module_names(model_type, outer))
 
 

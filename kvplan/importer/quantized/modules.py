@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -122,6 +122,16 @@ class ModuleList:
 _IN_LAYER = re.compile(r"layers\.(\d+)\.?(.*)")
 _NO_PROJECTION = re.compile(r"norm|\.(?:gate|router|shared_expert_gate|conv1d)(?:$|[.*])|[*?\[].")
 """Entries that need no matrix: norms, routers, and patterns with more in them than an open end."""
+
+
+_TOWER = re.compile(r"vision|visual|vit\b|audio|tower|mm_projector|multi_modal")
+
+
+def require_tower(config: ConfigView, outer: ConfigView, entries: Iterable[str]) -> None:
+    """Refuse a model with a tower whose list of exceptions names nothing of it: it would be quantized too."""
+    towers = [key for key in ("vision_config", "audio_config", "visual") if isinstance(outer.data.get(key), Mapping)]
+    if towers and not any(_TOWER.search(entry) for entry in islice(entries, MAX_ENTRIES)):
+        raise config.unsupported(f"whether the tower of {towers[0]} is quantized is not stated")
 
 
 def bare_name(name: str) -> str:
