@@ -40,7 +40,7 @@ from kvplan.library import (
     why_nothing_is_saved,
 )
 from kvplan.names import preset_id
-from kvplan.schema import all_schemas
+from kvplan.schema import all_schemas, schema_file
 from kvplan.ui import shelf, words
 from kvplan.ui.address import BIND
 from kvplan.ui.library import find, own
@@ -62,12 +62,11 @@ USED: dict[str, str] = {
     NODE.name: "The plan takes the GPUs of this node, all of them sharing every layer.",
     SCENARIO.name: "Every setting of the plan becomes that of this scenario.",
 }
-EDITORS = """\
-[[rule]]
-include = ["models/*.toml"]
-[rule.schema]
-path = "./model.schema.json"
-"""
+EDITORS = "\n".join(
+    f'[[rule]]\ninclude = ["{kind.folder}/*.toml"]\nschema = {{ path = "./{schema_file(kind)}" }}\n'
+    for kind in KINDS.values()
+)
+"""What .taplo.toml says, so that an editor finds the schema of each file."""
 
 
 # ----------------------------------------------------------------------------------------------------------- browse
@@ -411,8 +410,10 @@ def offer_zip(label: str, name: str, wanted: list[tuple[Kind, str]]) -> None:
 
 def offer_schemas() -> None:
     """JSON Schemas, with which an editor completes and checks preset files."""
-    st.text("With these an editor completes and checks preset files as you type: put them beside models, gpus and")
-    st.text("scenarios. Even Better TOML and taplo read a first line of the file, or a rule in .taplo.toml:")
+    st.text(
+        "With these an editor completes and checks preset files as you type: put them beside the folders models, gpus, "
+        "nodes and scenarios. Even Better TOML and taplo read a first line of the file, or rules in .taplo.toml:"
+    )
     st.code("#:schema ../model.schema.json", language="toml")
     st.code(EDITORS, language="toml")
     with st.container(horizontal=True):
