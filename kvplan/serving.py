@@ -35,7 +35,7 @@ class Serving:
     """A scenario on an engine.
 
     launch      the server
-    room_bytes  what weights and overhead leave on one GPU, by the plan
+    room_bytes  what weights and overhead leave on one GPU, by the plan, without a memory fraction
     fits        whether the engine holds every request of the plan at once, with typical overheads
     """
 
@@ -60,6 +60,18 @@ class Serving:
         return f"{label} has room for {found.total_concurrency:,.2f} requests of {tokens}"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the plan the engine's count does not hold."""
+        found = []
+        if self.launch.engine not in HAS_POOL:
+            found.append("this engine has no memory fraction: all that a program can use is counted")
+        if self.scenario.shared_prefix:
+            found.append("the shared prefix is reserved for every request; prefix caching may share it later")
+        if self.scenario.draft_model is not None:
+            found.append("the weights of the draft model are counted, the engine's reservation for its cache is not")
+        return tuple(found)
+
+    @property
     def offload(self) -> str:
         """How much of the model lies on the GPU where not all does, for an engine that can share it with the CPU."""
         return offload_sentence(self.launch) if self.launch.engine in HAS_SLOTS and not self.fits else ""
@@ -76,7 +88,7 @@ def serve(
     """
     here = plan(scenario)
     launch = launch_of(scenario, engine, engine_version, known)
-    room = here.capacity_bytes - here.weight_bytes - here.overhead_bytes
+    room = here.capacity_bytes - here.weight_bytes - here.overhead_bytes + here.unused_bytes
     return Serving(scenario, launch, room, holds_all(launch, room))
 
 

@@ -167,8 +167,17 @@ def launch_of(
         context_length=scenario.held_tokens,
         engine_version=engine_version,
         known=known,
+        extra_weight_bytes=_extra_weight_bytes(scenario),
         **{name: getattr(scenario, name) for name in _AS_LAUNCHED},
     )
+
+
+def _extra_weight_bytes(scenario: Scenario) -> int:
+    """Adapters and a draft model on each GPU."""
+    draft = scenario.draft_model
+    if draft is None:
+        return scenario.adapter_bytes
+    return scenario.adapter_bytes + draft.shards(scenario.kv_dtype, None, scenario.placement)[0].weight_bytes
 
 
 _AS_LAUNCHED = ("batch_size", "kv_dtype", "weight_dtype", "memory_fraction", "placement")

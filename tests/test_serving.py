@@ -112,3 +112,22 @@ def test_a_model_larger_than_its_gpu_says_how_much_of_it_fits() -> None:
 def test_what_the_engine_cannot_serve_is_refused() -> None:
     with pytest.raises(InputError, match="Ollama has no cache dtype bf16; choose fp16, its default"):
         serve(Scenario(MODEL, "h100-sxm-80gb"), "ollama")
+
+
+def test_adapters_and_a_draft_model_take_from_the_pool() -> None:
+    plain = serve(scenario("vllm", "h100-sxm-80gb"), "vllm").reserved.typical.pool_bytes
+    adapted = serve(scenario("vllm", "h100-sxm-80gb", adapter_bytes=GIB), "vllm").reserved.typical.pool_bytes
+    assert plain - adapted == GIB
+    draft = load_model("llama-3.2-1b")
+    drafted = serve(scenario("vllm", "h100-sxm-80gb", draft_model=draft), "vllm")
+    assert plain - drafted.reserved.typical.pool_bytes == draft.weight_bytes()
+    assert any("draft model" in note for note in drafted.notes)
+    cells = serve(scenario("llama.cpp", "h100-sxm-80gb", adapter_bytes=GIB), "llama.cpp").reserved.budget
+    assert cells is not None
+    assert cells.weight_bytes == MODEL.weight_bytes() + GIB
+
+
+def test_what_an_engine_has_no_setting_for_is_said() -> None:
+    assert any("no memory fraction" in note for note in serve(scenario("transformers"), "transformers").notes)
+    assert serve(scenario("vllm"), "vllm").notes == ()
+    assert any("shared prefix" in note for note in serve(scenario("vllm", shared_prefix=100), "vllm").notes)

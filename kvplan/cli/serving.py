@@ -42,7 +42,7 @@ def _answer_lines(serving: Serving) -> list[str]:
         f"{serving.sentence}: {held}",
         f"  reserved      {format_bytes(reserved.bytes)} {where}; {format_bytes(resident)} of it are resident tensors",
         f"  room          {', '.join(map(format_bytes, pools))} with high, typical and low overheads",
-        *(f"  * {note}" for note in typical.notes),
+        *(f"  * {note}" for note in (*typical.notes, *serving.notes)),
     ]
     return [*lines, f"  ! {serving.offload}"] if serving.offload else lines
 

@@ -22,7 +22,7 @@ class PoolBudget:
 
     visible_bytes    what a program can use
     requested_bytes  what the engine may take
-    weight_bytes     weights on this GPU
+    weight_bytes     weights on this GPU, those of adapters and of a draft model too
     overheads        what else comes out of the requested bytes
     outside          what comes out of the rest (CUDA graphs of older vLLM), for information
     low_bytes, pool_bytes, high_bytes   the pool with high, typical and low overheads; 0 where nothing is left
@@ -53,6 +53,7 @@ class Flags:
     max_num_seqs            sequences of a batch, of one replica
     placement               how the model lies over the GPUs
     eager                   no CUDA graphs
+    extra_weight_bytes      adapters and a draft model on each GPU
     """
 
     engine: str = "vllm"
@@ -63,6 +64,7 @@ class Flags:
     placement: Placement = ONE_GPU
     weight_dtype: str | None = None
     eager: bool = False
+    extra_weight_bytes: int = 0
 
 
 def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] = ()) -> PoolBudget:
@@ -75,7 +77,7 @@ def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] 
     if flags.engine not in _REQUESTED:
         raise UnknownNameError("engine with a budget", str(flags.engine), _REQUESTED)
     shards = model.shards(auto_kv_dtype(model, "auto"), flags.weight_dtype, flags.placement)
-    weights = max(shard.weight_bytes for shard in shards)
+    weights = max(shard.weight_bytes for shard in shards) + flags.extra_weight_bytes
     replaced = {part.name: part for part in known}
     inside, outside = _overheads(model, gpu, flags)
     everything = replaced.get("other")

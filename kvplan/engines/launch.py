@@ -34,6 +34,7 @@ class Launch:
     placement        how the model lies over the GPUs
     memory_fraction  None: the engine's own default
     known            overheads from a log
+    extra_weight_bytes   adapters and a draft model on each GPU
     """
 
     engine: str
@@ -47,6 +48,7 @@ class Launch:
     memory_fraction: float | None = None
     engine_version: str | None = None
     known: tuple[Overhead, ...] = ()
+    extra_weight_bytes: int = 0
 
     def __post_init__(self) -> None:
         engine(self.engine)
@@ -79,6 +81,7 @@ def budget_of(launch: Launch) -> PoolBudget:
         max_num_seqs=launch.replica_requests,
         placement=launch.placement,
         weight_dtype=launch.weight_dtype,
+        extra_weight_bytes=launch.extra_weight_bytes,
     )
     return pool_budget(launch.model, launch.gpu, flags, launch.known)
 

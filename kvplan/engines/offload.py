@@ -22,7 +22,8 @@ STAYS_ON_CPU = frozenset({"embedding", "position_embedding", "per_layer_embeddin
 def slots_budget(launch: Launch) -> PoolBudget:
     """What weights and compute buffers leave for the cache on all GPUs together; there is no memory fraction."""
     gpus = launch.placement.num_gpus
-    visible, weights = gpus * launch.gpu.usable_bytes, launch.model.weight_bytes(launch.weight_dtype)
+    visible = gpus * launch.gpu.usable_bytes
+    weights = launch.model.weight_bytes(launch.weight_dtype) + gpus * launch.extra_weight_bytes
     replaced = {part.name: _on_all(part, gpus) for part in launch.known}
     estimates = (compute_buffer(launch.model, gpus), cuda_contexts(gpus))
     everything = replaced.get("other")
@@ -60,7 +61,8 @@ def layers_on_gpu(launch: Launch) -> int:
     The output head is placed first, as llama.cpp does; typical overheads are left free.
     """
     budget = slots_budget(launch)
-    room = budget.visible_bytes - sum(part.typical for part in budget.overheads)
+    extra = launch.placement.num_gpus * launch.extra_weight_bytes
+    room = budget.visible_bytes - extra - sum(part.typical for part in budget.overheads)
     sizes = [_head_bytes(launch), *(_layer_bytes(launch, layer) for layer in reversed(launch.model.layers))]
     return sum(total <= room for total in accumulate(sizes))
 

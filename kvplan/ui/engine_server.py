@@ -108,12 +108,14 @@ def show_memory(serving: Serving) -> Callable[[], None]:
     launch, found, budget = serving.launch, serving.reserved, serving.reserved.budget
     if budget is None:
         _show_allocated(serving, plan(serving.scenario), "on each GPU")
+        _show_notes(serving.notes)
         return lambda: None
     if launch.engine in HAS_SLOTS:
         alone = serving.scenario.with_changes(tensor_parallel=1, pipeline_parallel=1)
         _show_allocated(serving, plan(alone), "on all GPUs together")
     else:
         _show_paged(serving, budget)
+    _show_notes(serving.notes)
     if serving.scenario.overhead_bytes is not None and not launch.known:
         st.text(
             "Note: the sidebar's overhead is one figure, of which most lies outside this engine's fraction: not used"
