@@ -13,7 +13,7 @@ layouts of their own: `KvDtype`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from kvplan.errors import DtypeError, InputError, UnknownNameError, quoted
 
@@ -387,7 +387,7 @@ PART = "_part"
 """Ends the name of a format in a matrix whose numbers for the whole are counted with another part of it."""
 
 
-@cache
+@lru_cache(maxsize=256)  # an import may bring formats of its own
 def part_of(whole: StorageFormat) -> StorageFormat:
     """`whole` without the numbers that do not follow from the rows: some of a fused matrix's rows are stored so."""
     scales = tuple(scale for scale in whole.scales if scale.total_bytes(2**20, 128) != scale.total_bytes(2**21, 128))

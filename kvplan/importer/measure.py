@@ -36,6 +36,8 @@ MAX_REQUEST_BYTES = 8 * 2**20
 CONFIGS_PER_WORKER = 50
 IDLE_SECONDS = 300
 KEPT_RESULTS = 32
+MAX_WAITING = 4
+"""Measurements that wait for the one in progress; more are refused at once, so that nobody piles them up."""
 """Answers in memory, of up to a megabyte each."""
 
 
@@ -131,7 +133,7 @@ def measure_config(
 
 # ------------------------------------------------------------------------------------------------------------- results
 
-_PASSING = frozenset({"slow", "gone"})
+_PASSING = frozenset({"slow", "gone", "busy"})
 """Errors that say more of the machine than of the config: another try may end better."""
 
 _results: dict[str, dict[str, Any]] = {}
@@ -285,8 +287,17 @@ class _Workers:
     warm: _Worker | None = None
     busy: _Worker | None = None
     idle: threading.Timer | None = None
+    places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1 + MAX_WAITING))
 
     def ask(self, config: str, seconds: int) -> dict[str, Any]:
+        if not self.places.acquire(blocking=False):
+            return {"error": "busy"}
+        try:
+            return self._ask_in_turn(config, seconds)
+        finally:
+            self.places.release()
+
+    def _ask_in_turn(self, config: str, seconds: int) -> dict[str, Any]:
         with self.turn:
             self._stop_waiting()
             worker, self.warm = self.warm or _start(), None
@@ -380,6 +391,7 @@ def _refuse_errors(answer: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         "memory": "it takes more memory than a measurement may",
         "slow": f"it takes longer than {text} seconds",
         "gone": "it takes more memory or time than a measurement may",
+        "busy": "others wait for their measurement already; try again in a minute",
     }
     kind = str(answer["error"])
     raise UnsupportedConfigError(f"config.json: cannot be measured: {sentences.get(kind, 'an unknown reason')}")

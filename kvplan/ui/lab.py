@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import streamlit as st
@@ -16,13 +15,14 @@ _VISITED = "lab_visited"
 
 @st.cache_resource(show_spinner="Loading torch")
 def load_lab() -> bool:
-    """Import the lab, and take what it loads out of the garbage collector's sight. Raises LabError without torch."""
+    """Import the lab. Raises LabError without torch.
+
+    What it loads stays in the garbage collector's sight: hiding it would hide every open session too, for ever.
+    """
     from kvplan import lab
 
     lab.use_one_thread()
     lab.check_parity(lab.TinyDecoder(), [1, 2], 1)  # the first run of each torch function is slow
-    gc.collect()
-    gc.freeze()
     return True
 
 

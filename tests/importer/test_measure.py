@@ -455,6 +455,24 @@ def test_a_measurement_that_was_stopped_may_be_tried_again() -> None:
     assert asked == [1, 2]
 
 
+def test_more_than_a_few_who_wait_are_refused_at_once() -> None:
+    config = LLAMA | {"num_hidden_layers": 401}
+    places = measure._workers.places
+    taken = [places.acquire(blocking=False) for _ in range(1 + measure.MAX_WAITING)]
+    try:
+        assert all(taken)
+        with pytest.raises(UnsupportedConfigError, match="others wait for their measurement already"):
+            measure_config(config)
+    finally:
+        for _ in taken:
+            places.release()
+    with pytest.MonkeyPatch.context() as patch:  # and that refusal is not remembered
+        patch.setattr(measure._workers, "ask", lambda *_: {"error": "memory"})
+        with pytest.raises(UnsupportedConfigError, match="takes more memory"):
+            measure_config(config)
+    measure._results.clear()
+
+
 def test_a_worker_serves_several_configs_and_ends_when_it_is_closed() -> None:
     needs_libraries()
     measure.start_worker()

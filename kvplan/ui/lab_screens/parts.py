@@ -5,7 +5,9 @@ Text of this package may be Markdown; whatever a visitor typed, and every error,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import streamlit as st
@@ -15,6 +17,7 @@ from kvplan.ui.words import CHART_CONFIG
 Result = TypeVar("Result")
 
 ALL_SHOWN = "lab_all_shown"
+WAIT_SECONDS = 0.5
 LARGE_LETTERS = """<style>
 .st-key-lab_room p, .st-key-lab_room [data-testid=stText] { font-size: 1.125rem; }
 .st-key-lab_room [data-testid=stMetricValue] p { font-size: 1.75rem; font-weight: 600; }
@@ -111,9 +114,25 @@ def long_work(
         st.button("Stop", key=f"{key}_stop")
         st.caption("Stop ends it, and so does a press of anything else.")
         bar = st.progress(0, "0 % done")
-        st.session_state[f"{key}_result"] = (str(settings), work(_teller(bar)))
+        with _in_turn(bar):
+            st.session_state[f"{key}_result"] = (str(settings), work(_teller(bar)))
         st.rerun()
     return kept[1] if kept is not None and kept[0] == str(settings) else None
+
+
+_turn = threading.Lock()
+"""Held by the visitor whose work runs: one at a time, so that the pages of all others stay quick."""
+
+
+@contextmanager
+def _in_turn(bar: Any) -> Iterator[None]:
+    """Wait until nobody else's work runs; a press of Stop ends the wait too: each word to the page looks for it."""
+    while not _turn.acquire(timeout=WAIT_SECONDS):
+        bar.progress(0, "Waiting for another visitor's run to end")
+    try:
+        yield
+    finally:
+        _turn.release()
 
 
 def _teller(bar: Any) -> Callable[[float], None]:
