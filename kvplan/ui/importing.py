@@ -146,7 +146,6 @@ def show_model(model: Model, how: str, index: Index | None = None) -> None:
     offer_uses(model)
     if index is not None:
         show_stored(model, index)
-    show_beside(model)
     show_layers(model, kv)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -155,6 +154,7 @@ def show_model(model: Model, how: str, index: Index | None = None) -> None:
     with right:
         st.subheader("Weights", anchor=False)
         show_weights(model)
+        show_beside(model)
     show_notes(model.notes[1:] if model.is_estimate else model.notes)
 
 
@@ -171,7 +171,7 @@ def show_stored(model: Model, index: Index) -> None:
 def show_beside(model: Model) -> None:
     """What the checkpoint stores and no engine loads to generate: it is in no figure above."""
     if model.beside:
-        st.subheader("Stored beside the weights, not counted", anchor=False)
+        st.caption("Stored beside them and not counted")
         for part in model.beside:
             st.text(part.sentence)
 

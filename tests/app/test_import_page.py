@@ -8,7 +8,7 @@ import pytest
 
 import kvplan
 from kvplan.errors import UnsupportedConfigError
-from kvplan.importer import import_config
+from kvplan.importer import hub, import_config
 from kvplan.importer.gguf import import_gguf_header
 from kvplan.library import read_preset
 from tests.importer.test_gguf import header, small
@@ -272,9 +272,143 @@ def test_words_of_a_config_reach_no_element_that_renders_markdown(refusing):
     assert not any("example.org" in text for text in shown)
 
 
-def test_a_hub_id_is_not_looked_up_and_the_page_says_so(page):
+# ---------------------------------------------------------------------------------------------------------- the hub
+
+
+def test_a_hub_id_is_not_looked_up_and_the_page_says_so(page, monkeypatch):
+    monkeypatch.delenv("KVPLAN_HUB", raising=False)
+    monkeypatch.setattr(hub, "fetch", lambda *_: pytest.fail("asked"))
     page.set(import_from="a hub id")
     assert page.texts()[0].startswith("Hub ids are not enabled")
+
+
+@pytest.fixture
+def hub_page(page, monkeypatch):
+    """The page where the hub is allowed and has one model; the addresses that were asked for."""
+    asked = []
+
+    def fetch(url, _):
+        asked.append(url)
+        return GEMMA.read_bytes() if url.endswith("google/gemma-3-27b-it/resolve/main/config.json") else None
+
+    monkeypatch.setenv("KVPLAN_HUB", "1")
+    monkeypatch.setattr(hub, "fetch", fetch)
+    page.set(import_from="a hub id")
+    return page, asked
+
+
+def fetch(page, repo):
+    page._widget("import_repo").set_value(repo)
+    next(button for button in page.run.get("button") if button.label == "Fetch its config").click().run()
+    page.check()
+
+
+def test_a_hub_id_is_fetched_once_it_is_asked_for_and_not_again_by_a_rerun(hub_page):
+    page, asked = hub_page
+    assert not asked
+    assert page.texts()[0].startswith("Three small files are asked of huggingface.co")
+    fetch(page, "google/gemma-3-27b-it")
+    assert len(asked) == 3
+    assert figures(page)["active for a token"] == f"{import_config(GEMMA).num_active_params:,}"
+    page.click("use_import")
+    assert len(asked) == 3
+    assert page.value("model") == "my-gemma-3-27b-it"
+    assert page.value("own_models")["my-gemma-3-27b-it"].source == "https://huggingface.co/google/gemma-3-27b-it"
+
+
+@pytest.mark.parametrize(
+    ("repo", "reason"),
+    [("nobody/nothing", "nobody/nothing has no config.json at main"), ("../secret", "write it as org/name")],
+)
+def test_what_the_hub_does_not_have_is_said_in_words(hub_page, repo, reason):
+    page, _ = hub_page
+    fetch(page, repo)
+    assert page.errors() == ["This model cannot be fetched"]
+    assert any(reason in text for text in page.texts())
+
+
+# --------------------------------------------------------------------------------------------------- files beside it
+
+
+def test_headers_of_all_parts_are_compared_with_what_is_counted(page):
+    config = {
+        "model_type": "llama", "vocab_size": 16, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "max_position_embeddings": 16, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    paste(page, config)
+    size = import_config(config).weight_bytes()
+    names = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
+    files = [(names[0], stored({"a": size - 32}), ""), (names[1], stored({"b": 32}), "")]
+    page.run.file_uploader(key="import_index").set_value(files).run()
+    page.check()
+    assert headings(page)[1] == "Stored tensors: every byte is explained"
+    page.run.file_uploader(key="import_index").set_value(files[:1]).run()
+    page.check()
+    assert page.errors() == ["This file cannot be read"]
+    assert any(names[1] in text for text in page.texts())
+
+
+def stored(sizes):
+    """The header of a .safetensors file with byte tensors of these sizes."""
+    table, end = {}, 0
+    for name, size in sizes.items():
+        table[name] = {"dtype": "U8", "shape": [size], "data_offsets": [end, end + size]}
+        end += size
+    head = json.dumps(table).encode()
+    return len(head).to_bytes(8, "little") + head
+
+
+def test_what_a_checkpoint_stores_besides_is_named_apart(page):
+    config = CONFIGS / "deepseek-ai__DeepSeek-V3.json"
+    paste(page, config.read_text())
+    sentences = [part.sentence for part in import_config(config).beside]
+    assert sentences
+    assert all(page.texts().count(sentence) == 1 for sentence in sentences)
+    assert "Stored beside them and not counted" in [caption.value for caption in page.run.caption]
+
+
+def test_all_parts_of_a_split_gguf_are_read_together(page):
+    keys, tensors = small()
+    common = {"split.count": 2, "split.tensors.count": len(tensors)}
+    parts = [
+        ("m-00001-of-00002.gguf", header(keys | common | {"split.no": 0}, tensors[:5]), ""),
+        ("m-00002-of-00002.gguf", header(common | {"split.no": 1}, tensors[5:]), ""),
+    ]
+    page.set(import_from="a GGUF file")
+    page.run.file_uploader(key="import_gguf").set_value(parts).run()
+    page.check()
+    whole = import_gguf_header(header(*small()), "m.gguf")
+    assert any(f"({whole.weight_bytes():,} B) as published" in text for text in page.texts())
+    page.run.file_uploader(key="import_gguf").set_value(parts[:1]).run()
+    page.check()
+    assert page.errors() == ["This cannot be imported"]
+
+
+# -------------------------------------------------------------------------------------------------------------- saved
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """A library of this server's own, beside the shipped presets."""
+    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_an_imported_model_is_saved_into_the_library(library, page):
+    paste(page, GEMMA.read_text())
+    page.set(save_import_id="my-gemma")
+    page.click("save_import")
+    assert "my-gemma is saved in the library of this server." in page.texts()
+    assert (library / "models" / "my-gemma.toml").is_file()
+    assert kvplan.load_model("my-gemma") == import_config(GEMMA)
+    page.click("save_import")
+    assert any(text.startswith("Not saved: my-gemma exists already") for text in page.texts())
+
+
+def test_a_server_that_saves_nothing_offers_no_save(library, page, monkeypatch):
+    monkeypatch.setenv("KVPLAN_READ_ONLY", "1")
+    paste(page, GEMMA.read_text())
+    assert not [button for button in page.run.get("button") if button.key == "save_import"]
 
 
 # ------------------------------------------------------------------------------------------------------------- GGUF

@@ -85,7 +85,6 @@ LLAMA = {
 }  # fmt: skip
 BOMBS: dict[str, tuple[dict[str, Any], str]] = {
     "a million layers": ({"num_hidden_layers": 10**6}, "1,000,000 layers; up to 10,000 are known"),
-    "a width of 10^9": ({"hidden_size": 10**9, "head_dim": 64}, "cannot be measured"),
     "10^18 words": ({"vocab_size": 10**18}, "cannot be measured"),
     "a type that is a path": ({"model_type": "../../x"}, "knows no model_type"),
     "a type of the package's own": ({"model_type": "auto"}, "knows no model_type"),
