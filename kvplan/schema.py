@@ -16,7 +16,8 @@ from kvplan.presets import SCHEMA, ModelFields, ScenarioPreset
 
 Schema = dict[str, Any]
 
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The newest that editors of TOML read."""
 _WHOLE: Schema = {"type": "integer", "minimum": 0}
 _TEXT: Schema = {"type": "string"}
 _FORMAT: Schema = {"type": "string", "examples": sorted(WEIGHT_FORMATS)}
@@ -35,10 +36,10 @@ _BY_ANNOTATION: dict[str, Schema] = {
     "Literal['rent', 'list']": {"enum": ["rent", "list"]},
     "tuple[str, ...]": {"type": "array", "items": _TEXT},
     "tuple[int, int]": {"type": "array", "items": _WHOLE, "minItems": 2, "maxItems": 2},
-    "tuple[Price, ...]": {"type": "array", "items": {"$ref": "#/$defs/price"}},
-    "tuple[WeightGroup, ...]": {"type": "array", "items": {"$ref": "#/$defs/weights"}},
-    "tuple[LayerCache, ...]": {"type": "array", "items": {"$ref": "#/$defs/cache"}},
-    "LayerCache": {"$ref": "#/$defs/cache"},
+    "tuple[Price, ...]": {"type": "array", "items": {"$ref": "#/definitions/price"}},
+    "tuple[WeightGroup, ...]": {"type": "array", "items": {"$ref": "#/definitions/weights"}},
+    "tuple[LayerCache, ...]": {"type": "array", "items": {"$ref": "#/definitions/cache"}},
+    "LayerCache": {"$ref": "#/definitions/cache"},
     "Mapping[str, float]": {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
     "Model": {"type": "string", "description": "the id of a model preset"},
     "Gpu": {"type": "string", "description": "the id of a GPU preset"},
@@ -112,7 +113,7 @@ def _model_schema() -> Schema:
             "description": "runs of layers in order, such as '5 x sliding'",
             "items": {"type": "string", "pattern": r"^[1-9][0-9]{0,4} x [\w-]+$"},
         },
-        "layer": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/layer"}},
+        "layer": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/definitions/layer"}},
     }
     weights = _of(WeightGroup)
     weights["properties"] = weights["properties"] | {"role": {"enum": list(ROLES)}}
@@ -121,11 +122,11 @@ def _model_schema() -> Schema:
         "weights": weights,
         "cache": {"oneOf": [_cache(kind) for kind in LAYER_KINDS.values()]},
     }
-    return _with(_of(ModelFields), own, ["schema", "layers", "layer"]) | {"$defs": parts}
+    return _with(_of(ModelFields), own, ["schema", "layers", "layer"]) | {"definitions": parts}
 
 
 def _gpu_schema() -> Schema:
-    return _with(_of(Gpu, ("id",)), {"schema": {"const": SCHEMA}}, ["schema"]) | {"$defs": {"price": _of(Price)}}
+    return _with(_of(Gpu, ("id",)), {"schema": {"const": SCHEMA}}, ["schema"]) | {"definitions": {"price": _of(Price)}}
 
 
 def _node_schema() -> Schema:

@@ -30,7 +30,7 @@ EXAMPLES: list[tuple[Kind, Any]] = [
 
 
 def passes(kind: Kind, table: Any) -> bool:
-    return bool(jsonschema.Draft202012Validator(json_schema(kind.name)).is_valid(table))
+    return bool(jsonschema.Draft7Validator(json_schema(kind.name)).is_valid(table))
 
 
 def is_read(kind: Kind, table: Any) -> bool:
@@ -43,13 +43,13 @@ def is_read(kind: Kind, table: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_schema_is_a_sound_schema(kind: Kind) -> None:
-    jsonschema.Draft202012Validator.check_schema(json_schema(kind.name))
+    jsonschema.Draft7Validator.check_schema(json_schema(kind.name))
     assert json.loads(json_schema_text(kind.name)) == json_schema(kind.name)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_shipped_preset_passes_its_schema(kind: Kind) -> None:
-    checked = jsonschema.Draft202012Validator(json_schema(kind.name))
+    checked = jsonschema.Draft7Validator(json_schema(kind.name))
     files = sorted((SHIPPED / kind.folder).glob("*.toml"))
     assert [(file.name, error.message) for file in files for error in checked.iter_errors(read_toml(file))] == []
 
