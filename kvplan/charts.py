@@ -163,7 +163,7 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
             barmode="stack",
             height=350,
             margin=BELOW_TOOLBAR,
-            legend=_LEGEND | {"entrywidth": 125, "font": {"size": 11}},
+            legend=LEGEND | {"entrywidth": 125, "font": {"size": 11}},
             xaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit)
             | {"range": [0, reach * 1.03 / UNIT_BYTES[unit]]},
             yaxis={"visible": False, "fixedrange": True, "range": [-0.75, 1.15]},
@@ -468,7 +468,7 @@ def axis(title: str) -> Figure:
     return {"title": {"text": title}, "automargin": True, "zeroline": False, "fixedrange": False}
 
 
-_LEGEND: Figure = {
+LEGEND: Figure = {
     "orientation": "h",
     "yref": "container",
     "yanchor": "bottom",
@@ -488,7 +488,7 @@ def layout(**changes: Any) -> Figure:
     return {
         "template": {},
         "margin": {"l": 8, "r": 8, "t": 16, "b": 8},
-        "legend": _LEGEND,
+        "legend": LEGEND,
         "hoverlabel": {"align": "left"},
         **changes,
     }

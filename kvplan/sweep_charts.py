@@ -16,6 +16,7 @@ from kvplan.charts import (
     BELOW_TOOLBAR,
     BLUE,
     GREY,
+    LEGEND,
     MAX_TICKS,
     ORANGE,
     SERIES,
@@ -190,7 +191,8 @@ class _Scale(NamedTuple):
         top = 100.0 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
         last = "100 % of usable" if self.capacity is None else f"{format_bytes(self.capacity, self.unit)} usable"
         bar = {"orientation": "h", "thickness": 10, "len": 0.7, "x": 0.04, "xanchor": "left", "y": y, "yanchor": "top"}
-        ticks = {"tickmode": "array", "tickvals": [0, top / 2, top], "ticktext": ["0", f"{top / 2:.3g}", last]}
+        half = "" if self.capacity is None else f"{top / 2:.3g}"
+        ticks = {"tickmode": "array", "tickvals": [0, top / 2, top], "ticktext": ["0", half, last], "tickangle": 0}
         place = {"xref": "container", "yref": "container"}
         return {"colorscale": "Cividis", "cmin": 0, "cmax": top, "colorbar": {**bar, **ticks, **place}}
 
@@ -501,12 +503,19 @@ def total_lines(table: pd.DataFrame, along: str, by: str, unit: str = "GiB") -> 
         "layout": layout(
             height=480,
             margin=BELOW_TOOLBAR,
-            xaxis=context_axis(table[along]) | {"title": {"text": TITLES[along]}},
+            xaxis=context_axis(table[along]) | {"title": {"text": TITLES[along]}, "range": _room(table[along])},
+            showlegend=True,
+            legend=LEGEND | {"title": {"text": TITLES[by]}},
             yaxis=axis("% of the usable memory" if share else f"{unit} on each GPU") | {"range": [0, 1.3 * usable]},
             shapes=[{"type": "line", **rule, "line": {"color": VERMILLION, "width": 3, "dash": "dashdot"}}],
             annotations=[{"text": words, "y": usable, **note}],
         ),
     }
+
+
+def _room(values: pd.Series[Any]) -> list[float]:
+    """A log axis with room for the markers at its ends."""
+    return [_log10(int(values.min()) / 1.08), _log10(int(values.max()) * 1.08)]
 
 
 def _total_line(rows: pd.DataFrame, along: str, words: str, unit: str, look: tuple[str, str, str]) -> Figure:
@@ -592,9 +601,13 @@ PATTERNS = ("", "/", "x")
 
 
 def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
-    """Fewest GPUs, or their price an hour, for each GPU, in the order of `rows`; a bar for each model."""
+    """Fewest GPUs, or their price an hour, for each GPU, in the order of `rows`; a bar for each model.
+
+    The words stand behind the bars, which leave room for them.
+    """
     models = list(dict.fromkeys(row.model for row in rows))
     gpus = list(dict.fromkeys(row.gpu for row in rows))
+    longest = max((row.rent_per_hour if by_price else row.num_gpus) or 0 for row in rows)
     traces = [
         _fleet_bar([row for row in rows if row.model == model], model, by_price, color, pattern)
         for model, (color, _, _), pattern in zip(models, SERIES, PATTERNS, strict=False)
@@ -606,11 +619,12 @@ def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
             margin=BELOW_TOOLBAR,
             barmode="group",
             showlegend=len(models) > 1,
-            xaxis=axis("US dollars an hour" if by_price else "GPUs") | {"rangemode": "tozero"},
+            xaxis=axis("US dollars an hour" if by_price else "GPUs") | {"range": [0, 1.5 * longest]},
             yaxis={
                 "type": "category",
                 "categoryorder": "array",
-                "categoryarray": gpus[::-1],
+                "categoryarray": gpus,
+                "autorange": "reversed",
                 "automargin": True,
             },
         ),
@@ -619,6 +633,7 @@ def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
 
 def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str, pattern: str) -> Figure:
     texts = [f"{counted(row.num_gpus or 0, 'GPU')}, {price_words(row)}" for row in rows]
+    short = [text.removesuffix(" an hour") for text in texts]
     values = [row.rent_per_hour if by_price else row.num_gpus for row in rows]
     return {
         "type": "bar",
@@ -626,8 +641,9 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
         "name": model,
         "y": [row.gpu for row in rows],
         "x": values,
-        "text": texts,
-        "textposition": "auto",
+        "text": short,
+        "textposition": "outside",
+        "cliponaxis": False,
         "customdata": texts,
         "hovertemplate": f"{model} on %{{y}}<br>%{{customdata}}<extra></extra>",
         "marker": {"color": color, "pattern": {"shape": pattern, "fillmode": "overlay", "size": 6, "solidity": 0.2}},

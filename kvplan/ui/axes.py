@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -133,6 +133,15 @@ def pick_axis(label: str, columns: tuple[str, ...], key: str, first: str, **more
 def ask_values(column: str, key: str, scenario: Scenario) -> list[Any]:
     """The values of one axis from its widget. Raises InputError."""
     return AXES[column].ask(f"{key}_{column}", scenario)
+
+
+def values_words(column: str, values: Sequence[Any]) -> list[str]:
+    """Several values of an axis in one sentence, with the noun at the first alone: `with 8 KV heads`, `with 1`."""
+    first, *others = values
+    words = value_words(column, first)
+    if isinstance(first, str):
+        return [words, *(value_words(column, value) for value in others)]
+    return [words, *(f"{words.split()[0]} {value:,}" for value in others)]
 
 
 def value_words(column: str, value: Any) -> str:

@@ -122,7 +122,7 @@ def test_heading_and_table_name_each_lines_crossover(app):
     expected = [kvplan.plan(LLAMA.with_changes(kv_dtype=kv)).crossover_context_length for kv in ("bf16", "fp8")]
     assert page.tables()[0]["crossover (tokens)"].tolist() == expected
     bf16, fp8 = (f"{at:,}" for at in expected)
-    assert page.heading() == f"The cache passes the weights at {bf16} tokens with bf16 and at {fp8} tokens with fp8"
+    assert page.heading() == f"The cache passes the weights at {bf16} tokens with bf16 and {fp8} with fp8"
 
 
 def test_a_cache_that_never_passes_says_so(app):

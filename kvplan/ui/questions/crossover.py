@@ -16,7 +16,7 @@ from kvplan.sweep import AS_PUBLISHED, Refusal, sweep
 from kvplan.sweep_charts import SCALES, Curve, cache_curves
 from kvplan.ui import words
 from kvplan.ui.address import BIND
-from kvplan.ui.axes import AXES, ask_values, pick_axis, value_words
+from kvplan.ui.axes import AXES, ask_values, pick_axis, value_words, values_words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
 from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_terms
@@ -97,13 +97,13 @@ def _answer(column: str, found: list[tuple[Any, int | None]]) -> str:
     if len({at for _, at in found}) == 1:
         return f"The cache passes the weights at {crossing[0][0]:,} tokens"
     shown = crossing if len(crossing) <= MAX_NAMED else [crossing[0], crossing[-1]]
-    parts = [f"at {at:,} tokens {value_words(column, value)}" for at, value in shown]
+    named = values_words(column, [value for _, value in shown])
+    parts = [f"{at:,} {phrase}" for (at, _), phrase in zip(shown, named, strict=True)]
+    parts[0] = parts[0].replace(" ", " tokens ", 1)
     never = " and never with the others" if len(crossing) < len(found) else ""
     if len(crossing) > MAX_NAMED:
-        return (
-            f"The cache passes the weights from {parts[0].removeprefix('at ')} to {parts[1].removeprefix('at ')}{never}"
-        )
-    return f"The cache passes the weights {listed(parts)}{never}"
+        return f"The cache passes the weights from {parts[0]} to {parts[1]}{never}"
+    return f"The cache passes the weights at {listed(parts)}{never}"
 
 
 def _row(column: str, value: Any, p: MemoryPlan) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
     show_answer(answer, plan(scenario))
     st.text(DECISION)
     marked = {count: f"{kind}, as trained" if count == model.num_kv_heads else kind for count, kind in kinds.items()}
-    marks = {count: words_.replace(", ", "<br>") for count, words_ in marked.items()}
+    marks = {count: phrase.replace(", ", "<br>") for count, phrase in marked.items()}
     per_token = {count: _number(p.bytes_per_token) for count, p in plans.items()}
     longest = {count: p.max_context_length for count, p in plans.items()}
     unit = "kB" if decimal else "KiB"

@@ -11,7 +11,7 @@ from kvplan.errors import InputError
 from kvplan.plan import Scenario, plan
 from kvplan.sweep_charts import GROWING, Panel, axis_words, fit_map, largest_point, total_lines
 from kvplan.ui import words
-from kvplan.ui.axes import AXES, ask_values, pick_axis, swept, value_words
+from kvplan.ui.axes import AXES, ask_values, pick_axis, swept, values_words
 from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_memory_sum, show_sweep
 
 MAX_NAMED = 3
@@ -73,7 +73,10 @@ def _reach(table: pd.DataFrame, along: str, by: str) -> str:
     """How far each line fits, the farthest first; of many, the farthest and the nearest."""
     farthest = table[table["fits"]].groupby(by, observed=True)[along].max().sort_values(ascending=False, kind="stable")
     unit = "tokens" if along == "context_length" else "sequences"
-    parts = [f"{axis_words([reach], along)[0]} {unit} {value_words(by, value)}" for value, reach in farthest.items()]
+    reaches = axis_words(farthest, along)
+    named = values_words(by, list(farthest.index))
+    parts = [f"{reach} {phrase}" for reach, phrase in zip(reaches, named, strict=True)]
+    parts[0] = parts[0].replace(" ", f" {unit} ", 1)
     if len(parts) > MAX_NAMED:
-        return f"Fits up to {parts[0]}, and least up to {parts[-1]}"
+        return f"Fits up to {parts[0]}, and at the least {parts[-1]}"
     return f"Fits up to {listed(parts)}"
