@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -207,7 +207,7 @@ def shelf(folder: str) -> tuple[ShelfFile, ...]:
 def _files_in(root: Path, folder: str) -> list[ShelfFile]:
     try:
         with os.scandir(root / folder) as entries:  # a page asks often; this is a third of what `glob` takes
-            files = [_shelf_file(root, entry) for entry in entries if entry.name.endswith(".toml") and entry.is_file()]
+            files = [file for entry in entries if entry.name.endswith(".toml") for file in _shelf_file(root, entry)]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -215,9 +215,14 @@ def _files_in(root: Path, folder: str) -> list[ShelfFile]:
     return [file for file in files if _looks_like_id(file.id)]  # `presets check` names the others
 
 
-def _shelf_file(root: Path, entry: os.DirEntry[str]) -> ShelfFile:
-    found = entry.stat()
-    return ShelfFile(root, entry.name.removesuffix(".toml"), (found.st_mtime_ns, found.st_ino, found.st_size))
+def _shelf_file(root: Path, entry: os.DirEntry[str]) -> Iterator[ShelfFile]:
+    """One file, or none where it is no plain file: a folder, a pipe, a link to itself, or gone by now."""
+    try:
+        if entry.is_file():
+            found = entry.stat()
+            yield ShelfFile(root, entry.name.removesuffix(".toml"), (found.st_mtime_ns, found.st_ino, found.st_size))
+    except OSError:
+        return
 
 
 SETTLED_NS = 60 * 10**9
