@@ -203,8 +203,10 @@ def test_why_a_cache_is_small_is_said_with_what_it_would_be_else() -> None:
     reasons = size_reasons(plan(Scenario(window, GPU, context_length=4096)))
     assert reasons == (  # 3 × 1,024 + 4,096 tokens instead of 4 × 4,096; 8 heads instead of 2
         "3 of 4 layers keep a window only: if every layer kept every token, the cache would be 2.29 times as large",
-        "2 KV heads for 8 query heads (grouped queries): with one for each (MHA), "
-        "the cache would be 4.00 times as large",
+        (
+            "2 KV heads for 8 query heads (grouped queries): with one for each (MHA), the cache would be "
+            "4.00 times as large"
+        ),
     )
 
 

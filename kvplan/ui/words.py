@@ -102,6 +102,21 @@ def show_numbers(numbers: Iterable[Number]) -> None:
             st.metric(number.label, number.value, help=number.help, border=True, width="content")
 
 
+AXIS_TEXT = {"color": "#59616E"}
+"""Words of axes on white: Streamlit's own grey stands out from white less than small text should."""
+
+
+def _darker(layout: Mapping[str, Any]) -> dict[str, Any]:
+    """A layout whose axes and notes are dark enough to read on white."""
+    axes = {name: _with_text(axis) for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
+    notes = [{"font": AXIS_TEXT, **note} for note in layout.get("annotations", ())]
+    return {**layout, **axes, "annotations": notes}
+
+
+def _with_text(axis: Mapping[str, Any]) -> dict[str, Any]:
+    return {**axis, "tickfont": AXIS_TEXT, "title": {"font": AXIS_TEXT, **axis.get("title", {})}}
+
+
 class _Finished(BaseFigure):  # type: ignore[misc]  # Plotly carries no types
     """A figure that goes out as it is: Plotly's own copies and checks all of it, which costs more than making it.
 
@@ -118,7 +133,8 @@ class _Finished(BaseFigure):  # type: ignore[misc]  # Plotly carries no types
 
 def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[str, Any] = CHART_CONFIG) -> None:
     """A figure as wide as the page, with its text alternative."""
-    st.plotly_chart(_Finished(figure), width="stretch", theme="streamlit", config=dict(config), alt=alt, key=key)
+    seen = dict(figure) if st.context.theme.type == "dark" else {**figure, "layout": _darker(figure["layout"])}
+    st.plotly_chart(_Finished(seen), width="stretch", theme="streamlit", config=dict(config), alt=alt, key=key)
 
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str | None = None) -> None:
