@@ -17,7 +17,7 @@ from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_name
-from kvplan.presets import largest_node, load_gpu, load_model, usual_node
+from kvplan.presets import largest_node, load_gpu, load_model, node_sizes, usual_node
 from kvplan.units import GIB, MAX_COUNT, TIB, counted, format_bytes, whole_number
 
 _WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
@@ -517,7 +517,8 @@ def node_sentence(scenario: Scenario) -> str:
     if gpus == 1 or node is None or node == 1:
         return ""
     if gpus < node:
-        return f"{counted(gpus, 'GPU')}: a part of a node of {node:,}"
+        own = f"a node of {gpus:,}, or " if gpus in node_sizes(scenario.gpu) else ""
+        return f"{counted(gpus, 'GPU')}: {own}a part of a node of {node:,}"
     if gpus == node:
         return f"{counted(gpus, 'GPU')}: one whole node"
     return f"{counted(gpus, 'GPU')} on {-(-gpus // node):,} nodes of {node:,}: they need a fast network between them"

@@ -690,11 +690,16 @@ def node_from_table(table: Table, where: str, name: str = "") -> Node:
     return _build(Node, {**rest, "id": name}, place)
 
 
-def largest_node(gpu: Gpu) -> int | None:
-    """GPUs of the largest node of this kind: of the node presets, and as the GPU's preset says; None: not known."""
+def node_sizes(gpu: Gpu) -> tuple[int, ...]:
+    """GPUs of each known kind of node with this GPU, ascending: of the node presets, and as the GPU's preset says."""
     nodes = readable(list_nodes(), load_node).presets
-    sizes = [node.num_gpus for node in nodes if gpu.id and node.gpu == gpu.id]
-    return max([*sizes, gpu.node_gpus or 0]) or None
+    sizes = {node.num_gpus for node in nodes if gpu.id and node.gpu == gpu.id}
+    return tuple(sorted(sizes | ({gpu.node_gpus} if gpu.node_gpus else set())))
+
+
+def largest_node(gpu: Gpu) -> int | None:
+    """GPUs of the largest known node of this kind; None: not known."""
+    return max(node_sizes(gpu), default=None)
 
 
 def usual_node(gpu: Gpu) -> int | None:

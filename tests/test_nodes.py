@@ -66,6 +66,7 @@ def scenario(gpu: str, **settings: int) -> Scenario:
     [
         ({}, ""),
         ({"tensor_parallel": 2}, "2 GPUs: a part of a node of 8"),
+        ({"tensor_parallel": 4}, "4 GPUs: a node of 4, or a part of a node of 8"),
         ({"tensor_parallel": 8}, "8 GPUs: one whole node"),
         ({"tensor_parallel": 4, "data_parallel": 3}, "12 GPUs on 2 nodes of 8: they need a fast network between them"),
     ],

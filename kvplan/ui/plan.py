@@ -102,6 +102,7 @@ def show_suggestions(p: MemoryPlan) -> None:
     if p.fits:
         return
     st.subheader("What would make it fit", anchor=False)
+    st.caption("By resident bytes, each change alone; what an engine reserves is counted under “Serve it”.")
     found = suggestions(p.scenario)
     for suggestion in found:
         with st.container(horizontal=True, vertical_alignment="center"):

@@ -55,8 +55,8 @@ def test_each_widget_changes_its_setting(app, key, value, setting):
 
 
 def test_the_widgets_above_are_all_fields_but_model_and_gpu():
-    covered = {"ctx", "batch", "kv", "weights", "heads", "tp", "pp", "fraction", "overhead", "images", "prefix"}
-    assert set(FIELDS) == covered | {"adapters", "draft", "model", "gpu"}
+    covered = {"ctx", "batch", "kv", "weights", "heads", "tp", "pp", "dp", "ep", "fraction", "overhead", "images"}
+    assert set(FIELDS) == covered | {"prefix", "adapters", "draft", "model", "gpu"}
 
 
 def test_model_and_gpu_are_the_chosen_presets(app):
