@@ -16,6 +16,7 @@ from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Entry, Kind, Prese
 from kvplan.model import Model
 from kvplan.presets import ScenarioPreset, list_gpus, list_models, load_gpu, load_model
 from kvplan.ui.words import show_error
+from kvplan.units import counted
 
 Thing = TypeVar("Thing")
 
@@ -33,6 +34,13 @@ def require_library() -> None:
     except PresetError as trouble:
         show_error(trouble, "This server has no library of presets")
         st.stop()
+
+
+def say_left_out(kind: Kind) -> None:
+    """How many files a list does not show, where there are any."""
+    broken = sum(1 for item in entries(kind) if item.trouble)
+    if broken:
+        st.caption(f"{counted(broken, 'file')} that cannot be read left out: the Library page says why.")
 
 
 def own_models() -> dict[str, Model]:

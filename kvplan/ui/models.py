@@ -14,13 +14,13 @@ from kvplan.attention import LAYER_KINDS
 from kvplan.errors import KvplanError
 from kvplan.explain import kinds_sentence, layer_strip, layer_words
 from kvplan.hardware import Gpu, Price
-from kvplan.library import is_in_library
+from kvplan.library import GPU, MODEL, is_in_library
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import AS_TRAINED
-from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models
+from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
 from kvplan.units import GIB, counted, format_params, format_usd
 
 MODELS, GPUS = "models", "GPUs"
@@ -122,6 +122,7 @@ def browse_models() -> None:
         f"{len(shown):,} of {counted(len(table), 'model')}; a click on a column's head sorts. "
         f"{words.UNKNOWN} where the model's config does not say it."
     )
+    say_left_out(MODEL)
     links = [_first_link(name, text) for name, text in zip(shown["id"], shown["source"], strict=True)]
     linked = shown.assign(source=pd.Series(links, index=shown.index, dtype=object))
     words.show_table(linked, "models", source=st.column_config.LinkColumn(display_text=_HOST))
@@ -243,6 +244,7 @@ def browse_gpus() -> None:
         f"{len(shown):,} of {counted(len(table), 'GPU')}; usable is what a program can allocate, and an estimate is "
         f"marked. {words.UNKNOWN} where no public figure was found."
     )
+    say_left_out(GPU)
     dollars = st.column_config.NumberColumn(format="dollar")
     words.show_table(shown, "gpus", **{"rent, USD an hour": dollars, "to buy, USD": dollars})
     words.offer_csv(shown, "gpus", "This list as CSV")

@@ -403,6 +403,17 @@ def test_broken_files_are_named_once_on_the_library_page(app, team):
     assert page.texts().count("broken.toml: schema is 2; this version reads schema = 1") == 1
 
 
+@pytest.mark.parametrize(("browse", "folder"), [("models", "models"), ("GPUs", "gpus")])
+def test_the_lists_of_the_models_page_say_how_many_files_are_left_out(app, team, browse, folder):
+    (team / folder).mkdir()
+    (team / folder / "broken.toml").write_text("schema = 2")
+    page = app()
+    page.go("models")
+    page.set(browse=browse)
+    captions = [caption.value for caption in page.run.caption]
+    assert "1 file that cannot be read left out: the Library page says why." in captions
+
+
 def test_a_team_s_file_in_place_of_a_shipped_one_says_what_differs(app):
     ours = replace(load_gpu("l4-24gb"), bandwidth=1)
     save(ours, version(GPU, "l4-24gb"))
