@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from kvplan.dtypes import StorageFormat, weight_format
-from kvplan.errors import shorten
+from kvplan.errors import UnsupportedConfigError, shorten
 from kvplan.importer.quantized.modules import Matrix, ModuleList, bare_name, glob_list, require_tower
 from kvplan.importer.quantized.names import DENSE, SEPARATE_EXPERTS, module_names
 from kvplan.importer.quantized.scheme import Scheme, all_linear_but, linear_choice
@@ -101,30 +100,42 @@ class _Listed:
 
 
 def _listed(config: ConfigView) -> _Listed:
+    """All experts of a layer under the name of the first; tens of thousands of lines, of which most say the same."""
+    layers = config.mapping("quantized_layers")
     formats: dict[str, StorageFormat] = {}
     experts: Counter[str] = Counter()
-    for key, value in config.mapping("quantized_layers").items():
-        name = _EXPERT.sub(".experts.0.", bare_name(key))
-        storage = _layer_format(config, key, value)
-        if formats.setdefault(name, storage) != storage:
+    known: dict[Any, StorageFormat] = {}
+    for key, value in layers.items():
+        try:
+            said = tuple(value.items())
+            storage = known.get(said)
+        except (AttributeError, TypeError):  # no object, or one with another inside
+            raise _no_entry(config, key) from None
+        if storage is None:
+            storage = known[said] = _layer_format(config, key, value)
+        name = _first_expert(bare_name(key))
+        if formats.setdefault(name, storage) is not storage and formats[name] != storage:
             raise config.unsupported(f"the experts of {shorten(name)} are stored differently")
-        if ".experts.0." in name:
-            experts[name] += 1
-    return _Listed(config, formats, experts)
+        experts[name] += 1
+    return _Listed(config, formats, Counter({name: count for name, count in experts.items() if ".experts.0." in name}))
 
 
-_EXPERT = re.compile(r"\.experts\.\d+\.")
+def _first_expert(name: str) -> str:
+    """`name` with 0 in the place of an expert's number."""
+    before, found, after = name.partition(".experts.")
+    number, dot, rest = after.partition(".")
+    return f"{before}.experts.0.{rest}" if found and dot and number.isdecimal() else name
 
 
-def _layer_format(config: ConfigView, key: str, value: Any) -> StorageFormat:
-    algo = value.get("quant_algo") if isinstance(value, Mapping) else None
-    if (
-        algo not in _FORMATS
-        or value.get("group_size", 16) not in (16, None)
-        or set(value) - {"quant_algo", "group_size"}
-    ):
-        raise config.unsupported(f"quantized_layers {shorten(key)} is not one of {', '.join(_FORMATS)} in groups of 16")
+def _layer_format(config: ConfigView, key: str, value: Mapping[str, Any]) -> StorageFormat:
+    algo, further = value.get("quant_algo"), set(value) - {"quant_algo", "group_size"}
+    if algo not in _FORMATS or value.get("group_size", 16) not in (16, None) or further:
+        raise _no_entry(config, key)
     return weight_format(_FORMATS[algo])
+
+
+def _no_entry(config: ConfigView, key: str) -> UnsupportedConfigError:
+    return config.unsupported(f"quantized_layers {shorten(key)} is not one of {', '.join(_FORMATS)} in groups of 16")
 
 
 def _require_same_in_groups(config: ConfigView) -> None:

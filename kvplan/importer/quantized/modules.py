@@ -136,7 +136,8 @@ def require_tower(config: ConfigView, outer: ConfigView, entries: Iterable[str])
 
 def bare_name(name: str) -> str:
     """A module's name, or a pattern, without what stands before the layers."""
-    return _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else name
+    found = _PREFIX.match(name)
+    return name[found.end() :] if found else name
 
 
 def _checked(config: ConfigView, entries: Iterable[str]) -> list[str]:
