@@ -59,11 +59,20 @@ UNDIVIDED_ROLES = frozenset({"mlp", "routed_experts", "shared_experts"})
 
 def default_cache_dtype(engine: str, model: Model) -> str:
     """The cache dtype that the engine uses where none is asked for, by kvplan's name."""
+    if engine == "vllm" and _is_compressed(model):
+        return "fp8"
     return "fp16" if engine in LLAMACPP else compute_dtype(model).name
+
+
+def _is_compressed(model: Model) -> bool:
+    """Whether any layer compresses its cache, which vLLM pages in 8 bits only."""
+    return any(layer.cache.kind == "compressed" for layer, _ in model.layer_runs)
 
 
 def cache_dtypes(engine: str, model: Model) -> tuple[str, ...]:
     """Every cache dtype that the engine has for `model`, by kvplan's name; its default first."""
+    if engine == "vllm" and _is_compressed(model):
+        return ("fp8",)
     latent = any(layer.cache.kind.endswith("latent") for layer, _ in model.layer_runs)
     left_out = NOT_LATENT.get(engine, frozenset()) if latent else frozenset()
     names = dict.fromkeys([default_cache_dtype(engine, model), *CACHE_WORDS[engine]])

@@ -77,7 +77,7 @@ def test_draft_layers_have_a_window_only() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kv_dtype": "auto"}, "known for kv_dtype fp8 only, not bf16"),
+        ({"kv_dtype": "bf16"}, "vLLM has no cache dtype bf16; choose fp8, its default"),
         ({"pipeline_parallel": 2}, "for one stage and blocks of 256 tokens"),
         ({"block_size": 64}, "for one stage and blocks of 256 tokens"),
     ],
@@ -85,6 +85,10 @@ def test_draft_layers_have_a_window_only() -> None:
 def test_pages_that_are_not_known_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ask(FLASH, **settings)
+
+
+def test_the_usual_cache_is_8_bits_wide() -> None:
+    assert ask(FLASH, kv_dtype="auto").bytes_per_block == ask(FLASH, kv_dtype="fp8").bytes_per_block
 
 
 @pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm"])
