@@ -25,6 +25,7 @@ from kvplan.share import (
     FIELDS,
     LINK_KEYS,
     MAX_LINK_CHARACTERS,
+    OpenedLink,
     comparison_keys,
     from_comparison_link,
     from_fields,
@@ -35,6 +36,7 @@ from kvplan.share import (
     to_comparison_link,
     to_fields,
     to_link,
+    written_fields,
 )
 from kvplan.units import GIB, TIB
 from tests.examples import LLAMA_8B, gpus, models, scenarios
@@ -43,6 +45,7 @@ MODEL_PRESET = replace(LLAMA_8B, id="llama")
 GPU_PRESET = replace(define_gpu(name="A card", usable_bytes=24 * GIB), id="card")
 OWN_MODEL = LLAMA_8B.with_kv_heads(4)
 OWN_GPU = define_gpu(name="My card", usable_bytes=12 * GIB, bandwidth=10**12, rent_usd_per_hour=0.25)
+COMPARISONS = Path(__file__).parent / "data" / "comparisons_v1.txt"
 FROZEN = Path(__file__).parent / "data" / "links_v1.txt"
 
 
@@ -208,21 +211,40 @@ def test_a_link_of_version_1_means_what_it_always_meant(link: str, settings: dic
 FROZEN_LINKS = [line.split("\t") for line in FROZEN.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize(("link", "meaning"), FROZEN_LINKS, ids=range(len(FROZEN_LINKS)))
-def test_every_link_ever_released_still_opens(link: str, meaning: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KVPLAN_PRESETS_DIR")
-    monkeypatch.setattr(presets, "SHIPPED", SHIPPED)
-    opened = open_link(link)
+FROZEN_COMPARISONS = [line.split("\t") for line in COMPARISONS.read_text(encoding="utf-8").splitlines()]
+CARRYING = [row for row in FROZEN_LINKS if "model_file" in row[0]]
+
+
+def require_meaning(opened: OpenedLink, expected: dict[str, object]) -> None:
+    """What a released link stands for: every setting, and nothing worse than a preset that changed since."""
     assert opened.scenario is not None
     assert all("has changed since the link was made" in text for text in opened.troubles)
-    expected = json.loads(meaning)
     for field in FIELDS:
         found = getattr(opened.scenario, field.setting)
         named = found.name if field.setting in ("model", "gpu", "draft_model") and found else found
         assert named == expected.get(field.setting, field.default)  # a setting that came later has its default
 
 
-@pytest.mark.parametrize(("link", "meaning"), [row for row in FROZEN_LINKS if "model_file" in row[0]], ids=range(4))
+@pytest.fixture
+def _shipped_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KVPLAN_PRESETS_DIR")
+    monkeypatch.setattr(presets, "SHIPPED", SHIPPED)
+
+
+@pytest.mark.usefixtures("_shipped_presets")
+@pytest.mark.parametrize(("link", "meaning"), FROZEN_LINKS, ids=range(len(FROZEN_LINKS)))
+def test_every_link_ever_released_still_opens(link: str, meaning: str) -> None:
+    require_meaning(open_link(link), json.loads(meaning))
+
+
+@pytest.mark.usefixtures("_shipped_presets")
+@pytest.mark.parametrize(("link", "meanings"), FROZEN_COMPARISONS, ids=range(len(FROZEN_COMPARISONS)))
+def test_every_comparison_ever_released_still_opens(link: str, meanings: str) -> None:
+    for opened, expected in zip(open_comparison(link), json.loads(meanings), strict=True):
+        require_meaning(opened, expected)
+
+
+@pytest.mark.parametrize(("link", "meaning"), CARRYING, ids=range(len(CARRYING)))
 def test_a_released_link_that_carries_its_model_gives_the_same_bytes_for_ever(link: str, meaning: str) -> None:
     expected = json.loads(meaning)
     gpu = "" if "gpu_file" in link else "&gpu=card"  # these bytes do not depend on the GPU
@@ -456,3 +478,29 @@ def test_any_text_is_a_link_or_a_kvplan_error(text: str) -> None:
             message = str(error)
         assert message
         assert open_comparison(link)
+
+
+# -------------------------------------------------------------------------------------------------- pages' own keys
+
+
+@pytest.mark.parametrize("key", ["q", "unit", "fleet_gpus", "lab_step", "line_contexts", "users_at_once", "shelf"])
+def test_a_pages_own_key_in_a_copied_address_is_no_trouble(key: str) -> None:
+    scenario = Scenario("llama", "card")
+    assert from_link(f"http://localhost:8501/sweep{to_link(scenario)}&{key}=anything") == scenario
+
+
+@pytest.mark.parametrize("key", ["contxt", "Q", "quantity", "modelx"])
+def test_a_key_that_is_neither_the_links_nor_a_pages_is_refused(key: str) -> None:
+    with pytest.raises(LinkError, match="unknown key"):
+        from_link(f"{to_link(Scenario('llama', 'card'))}&{key}=1")
+
+
+def test_equal_models_of_other_words_are_not_mixed_up_in_links() -> None:
+    first, second = (Scenario(replace(LLAMA_8B, id="my-own", notes=(note,)), GPU_PRESET) for note in ("one", "two"))
+    assert first == second  # words are no part of what a plan is computed from
+    assert [from_link(to_link(s)).model.notes for s in (first, second, first)] == [("one",), ("two",), ("one",)]
+
+
+def test_settings_that_are_no_plan_are_written_all_the_same() -> None:
+    fields = written_fields({"model": LLAMA_8B, "tensor_parallel": 3, "context_length": "lots"})
+    assert (fields["tp"], fields["ctx"], fields["gpu"], fields["batch"]) == ("3", "lots", "", "8")
