@@ -19,6 +19,7 @@ PAGES = {
     "/define": "Define your own",
     "/import": "Import",
     "/lab": "1 Fill the cache",
+    "/compare": "Compare",
     "/share": "Share",
 }
 
@@ -39,7 +40,7 @@ def test_the_scenario_stays_while_moving_between_pages(visit):
         visitor.page.get_by_role("link", name=name, exact=True).click()
         visitor.page.wait_for_timeout(300)
         visitor.settle()
-        assert "ctx=64k" in visitor.page.url
+        assert "ctx=65536" in visitor.page.url
     assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=65536)).sentence
 
 
@@ -100,7 +101,7 @@ def test_a_csv_holds_exactly_the_table(visit):
     visitor = visit("/sweep")
     visitor.figure("fit")
     with visitor.page.expect_download() as download:
-        visitor.page.get_by_role("button", name="This table as CSV").click()
+        visitor.page.get_by_role("button", name="CSV", exact=True).click()
     lines = [line for line in download.value.path().read_text().splitlines() if not line.startswith("#")]
     table = kvplan.sweep(LLAMA, context_length="1k..256k*2", batch_size="1..256*2")
     assert len(lines) == len(table) + 1
