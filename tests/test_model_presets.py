@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvplan.attention import LAYER_KINDS
+from kvplan.importer import import_config
+from kvplan.importer.measure import close_workers
 from kvplan.model import Model
 from kvplan.presets import SHIPPED, list_models, load_model
-from tests.make_model_presets import DATA, model_rows, read_rows, write_presets
+from tests.make_model_presets import DATA, config_of, model_rows, read_rows, write_presets
 
 NAMED = [
     "llama-2-7b", "llama-3.1-8b", "llama-3.1-70b", "mistral-7b-v0.1", "qwen3-8b", "qwen3-30b-a3b",
@@ -23,6 +27,12 @@ MADE: dict[str, Model] = {model.id: model for model in model_rows()}
 KV_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 UNPUBLISHED_KINDS = {"sliding_latent", "rows"}
 """Kinds of which the tests hold no published config."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Iterator[None]:
+    yield
+    close_workers()
 
 
 def expectation(name: str) -> dict[str, Any]:
@@ -39,9 +49,42 @@ COMPARED = [name for name in ROWS if expectation(name)]
 WITH_CACHE = [name for name in COMPARED if has_cache(name)]
 
 
-def test_the_library_holds_at_least_eighty_models_and_the_named_ones() -> None:
-    assert len(ROWS) >= 80
+def test_the_library_holds_at_least_160_models_and_the_named_ones() -> None:
+    assert len(ROWS) >= 160
     assert set(NAMED) <= set(list_models())
+
+
+def test_no_two_presets_are_of_one_config_or_one_name() -> None:
+    assert len({(row["config"], *row.get("without", ())) for row in ROWS.values()}) == len(ROWS)
+    assert len({row["name"] for row in ROWS.values()}) == len(ROWS)
+
+
+QUANTIZED = re.compile(r"NVFP4|FP8|AWQ|Int4|GPTQ|4bit", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if QUANTIZED.search(row["repo"])])
+def test_a_checkpoint_whose_name_says_quantized_is_not_counted_in_16_bits(name: str) -> None:
+    """Public copies may lack their quantization_config; their bytes would be wrong by a factor."""
+    model = load_model(name)
+    assert model.storage_unknown or model.weight_bytes() < 1.5 * model.num_params
+
+
+NOT_MEASURABLE = {
+    "llama-3.2-11b-vision": "text alone does not fill the cache of its cross-attention; test_vision builds its class",
+    "llama-3.2-90b-vision": "text alone does not fill the cache of its cross-attention; test_vision builds its class",
+    "phi-3.5-moe": "the class asks for values when its positions are long; its published count is 41.9 billion",
+    "internlm2-7b": "transformers has no class for it",
+}
+MEASURABLE = sorted({name for name, row in ROWS.items() if "config_source" in row} - set(NOT_MEASURABLE))
+
+
+@pytest.mark.usefixtures("measuring")
+@pytest.mark.parametrize("name", MEASURABLE)
+def test_a_preset_without_an_oracle_row_has_the_figures_that_transformers_measures(name: str) -> None:
+    pytest.importorskip("transformers")
+    measured = import_config(config_of(ROWS[name]), measure="always")
+    assert measured.num_params == load_model(name).num_params
+    assert measured.cache_bytes(131_072) == load_model(name).cache_bytes(131_072)
 
 
 def test_every_kind_of_layer_stands_in_some_preset() -> None:

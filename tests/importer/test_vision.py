@@ -315,6 +315,7 @@ def read(name: str) -> Config:
     ("class_name", "name"),
     [
         ("MllamaForConditionalGeneration", "meta-llama__Llama-3.2-11B-Vision-Instruct"),
+        ("MllamaForConditionalGeneration", "meta-llama__Llama-3.2-90B-Vision-Instruct"),
         ("Gemma2ForCausalLM", "google__gemma-2-9b"),
         ("Qwen3_5MoeForConditionalGeneration", "Qwen__Qwen3.5-35B-A3B"),
     ],
