@@ -693,6 +693,9 @@ MAX_CONFIG_BYTES = 256 * 2**10
 """The most that a config.json may have; the largest published ones, with a list of their layers, have 100 KiB."""
 
 
+CONFIG, QUANT_CONFIG = "config.json", "hf_quant_config.json"
+
+
 def read_upload(data: bytes, file: str) -> ZipContents:
     """The presets in an uploaded preset file, config.json or zip of them, and what is wrong with the rest."""
     try:
@@ -707,10 +710,12 @@ def _read_file(data: bytes, file: str) -> Preset:
     return read_config_preset(data, file) if file.lower().endswith(".json") else read_preset(data, file)
 
 
-def read_config_preset(data: bytes, file: str) -> Model:
+def read_config_preset(data: bytes, file: str, companion: bytes | None = None) -> Model:
     """The model of a published config.json, counted by rules alone and called by its file or its folder.
 
-    Raises ConfigError, or PresetError where it is too large or no preset file can hold it.
+    companion  the hf_quant_config.json beside it
+
+    Raises PresetError where it cannot be counted, is too large, or no preset file can hold it.
     """
     from kvplan.importer import import_config  # here and not above: the slowest part to load
     from kvplan.importer.files import json_object
@@ -720,7 +725,9 @@ def read_config_preset(data: bytes, file: str) -> Model:
     name = _config_name(file)
     try:
         config = json_object(data, "config.json")
-        model = import_config(config, name=name, source=f"an uploaded config.json ({name})", measure="never")
+        beside = None if companion is None else json_object(companion, QUANT_CONFIG)
+        source = f"an uploaded config.json ({name})"
+        model = import_config(config, beside, name=name, source=source, measure="never")
     except ConfigError as error:
         raise PresetError(
             f"{shorten(file)}: {str(error).removeprefix('config.json').removeprefix(':').strip()}"
@@ -789,29 +796,53 @@ def _require_safe_member(item: Any) -> None:
 
 def _contents(packed: Any, members: list[Any]) -> ZipContents:
     found: dict[tuple[str, str], Preset] = {}
-    troubles: list[str] = []
-    for item in members:
+    by_name = {item.filename: item for item in members}
+    wanted = [name for name in by_name if _is_wanted(name, by_name)]
+    troubles = _left_out([name for name in by_name if name not in wanted])
+    for name in wanted:
         try:
-            preset = _read_member(packed, item)
+            preset = _read_member(packed, by_name, name)
+            if found.setdefault((kind_of(preset).name, preset.id), preset) != preset:
+                raise PresetError(f"{quoted(name)} is a second {kind_of(preset).name} {preset.id}; the first is taken")
         except KvplanError as error:
             troubles.append(str(error))
-        else:
-            found[kind_of(preset).name, preset.id] = preset
         if len(troubles) >= MAX_ZIP_TROUBLES:
             troubles.append("the rest of the zip was not read")
             break
     return ZipContents(tuple(found.values()), tuple(troubles))
 
 
-def _read_member(packed: Any, item: Any) -> Preset:
-    name = item.filename
-    most = MAX_PRESET_BYTES if name.endswith(".toml") else MAX_CONFIG_BYTES
-    if not name.endswith((".toml", ".json")):
-        raise PresetError(f"{quoted(name)} is neither a .toml nor a config.json file and was left out")
+def _is_wanted(name: str, members: Mapping[str, Any]) -> bool:
+    """Preset files and configs; beside a config.json no other JSON file is one."""
+    folder, _, file = name.rpartition("/")
+    beside = f"{folder}/{CONFIG}" if folder else CONFIG
+    return file.endswith(".toml") or (file.endswith(".json") and (file == CONFIG or beside not in members))
+
+
+def _left_out(names: list[str]) -> list[str]:
+    """One sentence for all files that are neither presets nor configs; a companion of a config is read with it."""
+    others = [name for name in names if name.rpartition("/")[2] != QUANT_CONFIG]
+    if not others:
+        return []
+    many = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return [f"{quoted(others[0])}{many}: neither a .toml nor a config.json file, so left out"]
+
+
+def _read_member(packed: Any, members: Mapping[str, Any], name: str) -> Preset:
+    if name.endswith(".toml"):
+        return read_preset(_unpacked(packed, members[name], MAX_PRESET_BYTES), name)
+    folder, slash, _ = name.rpartition("/")
+    beside = members.get(f"{folder}{slash}{QUANT_CONFIG}")
+    companion = None if beside is None else _unpacked(packed, beside, MAX_CONFIG_BYTES)
+    return read_config_preset(_unpacked(packed, members[name], MAX_CONFIG_BYTES), name, companion)
+
+
+def _unpacked(packed: Any, item: Any, most: int) -> bytes:
     if item.file_size > most:
-        raise PresetError(f"{quoted(name)} has over {most:,} bytes, too many for a preset")
+        raise PresetError(f"{quoted(item.filename)} has over {most:,} bytes, too many for a preset")
     with packed.open(item) as file:
-        return _read_file(file.read(most + 1), name)
+        data: bytes = file.read(most + 1)
+        return data
 
 
 class Standing(NamedTuple):

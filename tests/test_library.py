@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from kvplan import presets
 from kvplan.attention import FullAttention
 from kvplan.errors import InputError, KvplanError, PresetError
 from kvplan.hardware import Node, define_gpu
+from kvplan.importer import import_config
 from kvplan.library import (
     GPU,
     KINDS,
@@ -583,8 +585,32 @@ def test_saving_a_zip_saves_what_is_new_and_leaves_what_exists() -> None:
 def test_files_of_a_zip_that_are_no_presets_are_named_and_the_others_read() -> None:
     found = read_zip(zipped({"team/gpus/card.toml": file_text(CARD), "README.md": "hello", "x.toml": "schema = 1"}))
     assert found.presets == (CARD,)
-    assert found.troubles[0] == "'README.md' is neither a .toml nor a config.json file and was left out"
+    assert found.troubles[0] == "'README.md': neither a .toml nor a config.json file, so left out"
     assert found.troubles[1].startswith("x.toml is no preset")
+
+
+def test_a_zipped_checkpoint_is_one_model_and_its_other_files_are_named_together() -> None:
+    beside = {"m/tokenizer.json": "{}", "m/generation_config.json": "{}", "m/weights.safetensors": "x"}
+    found = read_zip(zipped({"m/config.json": CONFIG.read_bytes(), **beside}))
+    assert [item.id for item in found.presets] == ["m"]
+    assert found.troubles == ("'m/tokenizer.json' and 2 more: neither a .toml nor a config.json file, so left out",)
+
+
+def test_the_quantization_beside_a_zipped_config_counts() -> None:
+    quantized = json.dumps({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})
+    (plain,) = read_zip(zipped({"m/config.json": CONFIG.read_bytes()})).presets
+    found = read_zip(zipped({"m/config.json": CONFIG.read_bytes(), "m/hf_quant_config.json": quantized}))
+    (model,) = found.presets
+    assert found.troubles == ()
+    assert model == replace(import_config(CONFIG, json.loads(quantized)), id="m", name="m", source=model.source)
+    assert model != plain
+
+
+def test_of_two_presets_with_one_id_in_a_zip_the_first_counts_and_the_second_is_named() -> None:
+    other = file_text(replace(CARD, usable_bytes=GIB))
+    found = read_zip(zipped({"a/card.toml": file_text(CARD), "b/card.toml": other, "c/card.toml": file_text(CARD)}))
+    assert found.presets == (CARD,)
+    assert found.troubles == ("'b/card.toml' is a second GPU card; the first is taken",)
 
 
 def test_after_ten_broken_files_the_rest_of_a_zip_is_not_read() -> None:

@@ -335,6 +335,10 @@ def add_files() -> None:
     if not uploaded:
         st.text("Nothing of a file is executed, and nothing is written until you say so.")
         return
+    if (total := sum(file.size for file in uploaded)) > shelf.MAX_UPLOADED_BYTES:
+        st.error("Too much at once", icon=":material/error:")
+        st.text(f"These files have {total:,} bytes; up to {shelf.MAX_UPLOADED_BYTES:,} are read together.")
+        return
     contents = shelf.read_uploads(tuple((file.name, file.getvalue()) for file in uploaded))
     if contents.troubles:
         st.warning("Left out", icon=":material/warning:")

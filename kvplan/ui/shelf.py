@@ -44,6 +44,9 @@ from kvplan.units import format_bytes, format_params
 
 SESSION = "this session"
 MAX_UPLOADS = 50
+MAX_UPLOADED_BYTES = 8 * 2**20
+"""Of all files of one upload together."""
+
 _SAID, _TURN = "library_said", "library_turn"
 
 

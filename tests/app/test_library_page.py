@@ -355,6 +355,12 @@ def test_what_cannot_be_read_of_an_upload_is_named_and_the_rest_is_offered(app):
     assert "not a sound zip" in shown
 
 
+def test_an_upload_of_too_many_bytes_is_refused_before_it_is_read(app):
+    page = library(app)
+    upload(page, *((f"{index}.zip", b"x" * 4 * 2**20) for index in range(3)))
+    assert page.errors() == ["Too much at once"]
+
+
 def test_more_presets_than_a_session_holds_are_refused_in_words(app):
     page = library(app)
     many = [replace(CARD, id=f"card-{index}", name=f"Card {index}") for index in range(51)]

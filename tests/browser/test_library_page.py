@@ -106,7 +106,15 @@ def test_a_file_is_edited_beside_what_is_wrong_with_it_and_replaced(visit, team)
     assert visitor.spilled() == 0
 
 
-@pytest.mark.parametrize("shelf", ["models", "GPUs", "scenarios"])
+def test_a_row_that_is_marked_is_chosen(visit):
+    visitor = visit("/library?shelf=GPUs&find=steady")
+    visitor.page.locator("[data-testid=stMain] [data-testid=stDataFrame]").first.click(position={"x": 16, "y": 51})
+    visitor.page.locator(".st-key-get_preset").wait_for()
+    visitor.settle()
+    assert "chosen_gpus=steady" in visitor.page.url
+
+
+@pytest.mark.parametrize("shelf", ["models", "GPUs", "nodes", "scenarios"])
 def test_nothing_of_the_page_stands_beyond_a_phone_s_screen(visit, shelf):
     visitor = visit(f"/library?shelf={shelf}", viewport=PHONE)
     assert visitor.heading() == "Library"
