@@ -23,7 +23,12 @@ from kvplan.ui.fields import SETTING_LABELS
 from kvplan.units import counted as counted
 from kvplan.units import format_bytes, format_exact_bytes, format_tokens
 
-CHART_CONFIG = {"displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+CHART_CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "toImageButtonOptions": {"format": "svg", "filename": "kvplan"},
+}
+"""The toolbar of a figure; its camera saves the figure as SVG, which prints at any size."""
 STILL = {"displayModeBar": False}
 """For a figure too simple to zoom: no toolbar, which on a touch screen always covers a corner."""
 

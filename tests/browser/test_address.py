@@ -304,3 +304,13 @@ def test_a_sweep_is_downloaded_with_the_figure_on_screen_and_a_link_that_opens_t
     second = visit(link.removeprefix(first.server.url))
     assert second.figure("fleet") == bars
     assert bars[0]["y"][0] in text
+
+
+def test_a_figure_is_saved_as_svg_from_its_own_toolbar(visit):
+    visitor = visit(f"/compare{to_comparison_link([LLAMA, GEMMA])}")
+    visitor.figure("compared")
+    visitor.page.locator(".st-key-compared .js-plotly-plot").hover()
+    with visitor.page.expect_download() as download:
+        visitor.page.locator(".st-key-compared .modebar-btn[data-title*='Download']").click()
+    assert download.value.suggested_filename == "kvplan.svg"
+    assert "<svg" in download.value.path().read_text()
