@@ -400,7 +400,7 @@ def _memory_lines(text: str) -> Iterator[str]:
 
 
 _CONTEXT_STARTS = {"llama.cpp": (re.compile(r"\bn_seq_max += "), re.compile(r"\bn_ctx += "))}
-_KV_SIZE = re.compile(r"(?:llama_kv_cache\w*: size|[Kk][Vv] self size) += +([\d.]+) M")
+_KV_SIZE = re.compile(r"(?:llama_kv_cache\w*: size|[Kk][Vv] self size) += +(\d{1,12}(?:\.\d+)?) M")
 
 
 def _one_start(engine: str, lines: list[str]) -> list[str]:
@@ -419,7 +419,7 @@ def _one_start(engine: str, lines: list[str]) -> list[str]:
 
 
 def _kv_mib(lines: Sequence[str]) -> float:
-    return sum(float(found[1][:20]) for line in lines if (found := _KV_SIZE.search(line)))
+    return sum(float(found[1]) for line in lines if (found := _KV_SIZE.search(line)))
 
 
 def _collect(patterns: Sequence[Pattern], lines: Sequence[str]) -> tuple[dict[str, Value], dict[str, int]]:

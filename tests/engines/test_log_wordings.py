@@ -271,3 +271,19 @@ def test_five_megabytes_of_rubbish_are_ignored_in_a_moment(alphabet: str) -> Non
     found = read_log(text)
     assert found.engine is None or found.values
     assert time.process_time() - start < 60  # a guard against a pattern that explodes; it takes about a second
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_mangled_lines_are_read_or_left_out_and_never_break(name: str) -> None:
+    """A few hundred copies of each log with wrong characters in it: numbers without end, doubled points, cut lines."""
+    source = random.Random(name)
+    text = next(text for other, _, text, _ in WORDINGS if other == name)
+    model = published("meta-llama/Llama-3.1-8B")
+    for _ in range(100):
+        letters = list(text)
+        for _ in range(source.randint(1, 20)):
+            letters[source.randrange(len(letters))] = source.choice(["", ".", "9" * 30, "-", "\n", "x", "1e9", "٣"])
+        found = read_log("".join(letters))
+        overheads_of(found)
+        if found.engine is not None:
+            assert all(line.as_text(line.planned) for line in compare(found, model))
