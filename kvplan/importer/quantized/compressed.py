@@ -98,7 +98,7 @@ def _group(config: ConfigView, usual: str, name: str, entry: Any) -> _Group:
             f"config_groups {shorten(name)} targets {shorten(classes[0])}; all Linear or names are known"
         )
     listed = None if "Linear" in targets else name_list(config, targets)
-    layout = group.get("format", usual)
+    layout = str(group.get("format", usual))
     return _Group(listed, _storage(config, layout, group["weights"], group.get("input_activations")), group["weights"])
 
 

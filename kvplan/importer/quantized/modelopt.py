@@ -152,8 +152,8 @@ def _require_same_in_groups(config: ConfigView) -> None:
             raise config.unsupported(f"config_groups {shorten(name)} and quantized_layers do not say the same")
 
 
-def _algo_of(entry: object) -> Any:
-    return entry.get("quant_algo") if isinstance(entry, Mapping) else None
+def _algo_of(entry: object) -> str:
+    return str(entry.get("quant_algo")) if isinstance(entry, Mapping) else ""
 
 
 def _checked_list(config: ConfigView, listed: _Listed) -> ModuleList:
