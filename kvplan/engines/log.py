@@ -386,13 +386,14 @@ def _lines(text: str) -> Iterator[str]:
         raise InputError("the log is over 5 MB; paste the part from the start to the first request")
     for line in text.splitlines():
         if len(line) >= SHORTEST:
-            yield _ANSI.sub("", line[:MAX_LINE])
+            yield _ANSI.sub("", line[:MAX_LINE]) if "\x1b" in line else line[:MAX_LINE]
 
 
 def _memory_lines(text: str) -> Iterator[str]:
-    left = MAX_MEMORY_CHARS
-    for line in _lines(text):
-        if any(words in line for words in _ABOUT_MEMORY):
+    left, lines = MAX_MEMORY_CHARS, list(_lines(text))
+    present = [words for words in _ABOUT_MEMORY if words in text or "\x1b" in text]
+    for line in lines:
+        if any(words in line for words in present):
             left -= len(line)
             if left < 0:
                 return
