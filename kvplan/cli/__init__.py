@@ -12,11 +12,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kvplan.cli import browsing, checking, importing, planning, serving
+from kvplan.cli import browsing, checking, comparing, importing, planning, serving
 from kvplan.cli.options import WRONG_INPUT, Parser
 from kvplan.errors import KvplanError
 
-COMMANDS = (*planning.COMMANDS, *serving.COMMANDS, *browsing.COMMANDS, *importing.COMMANDS, *checking.COMMANDS)
+COMMANDS = (
+    *planning.COMMANDS,
+    *comparing.COMMANDS,
+    *serving.COMMANDS,
+    *browsing.COMMANDS,
+    *importing.COMMANDS,
+    *checking.COMMANDS,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
