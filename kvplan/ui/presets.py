@@ -233,8 +233,9 @@ def to_define(name: str) -> None:
 def show_file(kind: Kind, name: str, preset: Any) -> None:
     """The file as it stands, or the text area and beside it what is wrong with it."""
     editing = st.toggle(
-        "Edit the file", key=shelf.edit_key(kind, name), on_change=shelf.start_editing, args=(kind, name)
-    )
+        "Edit the file", key=shelf.edit_key(kind, name), on_change=shelf.start_editing, args=(kind, name),
+        persist_state="session",
+    )  # fmt: skip
     if editing and shelf.text_key(kind, name) in st.session_state:
         edit(kind, name, preset)
         return
@@ -249,6 +250,7 @@ def edit(kind: Kind, name: str, preset: Any) -> None:
     with left:
         text = st.text_area(
             f"{name}.toml", key=shelf.text_key(kind, name), height=TEXT_HEIGHT, max_chars=MAX_PRESET_BYTES,
+            persist_state="session",
             help="Ctrl+Enter reads it. Comments are not kept when it is saved.",
         )  # fmt: skip
     with right:

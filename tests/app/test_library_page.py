@@ -204,6 +204,16 @@ def test_an_edited_preset_stays_in_the_session_and_is_planned(app):
     assert name not in listed(open_one(app, "GPUs", "l4-24gb")).index  # of another visitor
 
 
+def test_a_text_in_the_middle_of_an_edit_is_still_there_after_another_page(app):
+    page = open_one(app, "GPUs", "rtx-4090-24gb")
+    edit(page, "gpus", "rtx-4090-24gb", "GeForce", "Our")
+    page.go("plan")
+    page.go("presets")
+    choose(page, "GPUs", "rtx-4090-24gb")
+    assert 'name = "Our RTX 4090 24GB"' in page.value("text_gpus_rtx-4090-24gb")
+    assert "name was GeForce RTX 4090 24GB, is Our RTX 4090 24GB" in page.texts()
+
+
 def test_a_save_that_replaces_says_what_changes_first_and_everybody_sees_it(app):
     save(CARD)
     other = open_one(app, "GPUs", "card")
