@@ -24,10 +24,11 @@ from kvplan.importer.decoder import Parts
 from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses
 from kvplan.importer.families import Family, families
 from kvplan.importer.files import json_object, read_start
+from kvplan.importer.headers import Index, read_index
 from kvplan.importer.measure import Measurement, measure_parts, with_known_roles
 from kvplan.importer.quantization import note_storage, read_scheme
 from kvplan.importer.quantized.scheme import Scheme, Stored
-from kvplan.importer.safetensors import explain_difference, read_index
+from kvplan.importer.safetensors import explain_difference
 from kvplan.importer.unloaded import stored_beside
 from kvplan.importer.view import ConfigView
 from kvplan.model import Model
@@ -43,11 +44,13 @@ __all__ = ["import_config"]
 
 
 class _Asked(NamedTuple):
-    """A config, the hf_quant_config.json beside it, and the dtype that the caller gives where it states none."""
+    """A config, the hf_quant_config.json beside it, the dtype that the caller gives where it states none, and the names
+    of the tensors that are stored."""
 
     data: Mapping[str, Any]
     companion: Mapping[str, Any] | None
     dtype: str | None
+    stored: frozenset[str] = frozenset()
 
 
 class _Found(NamedTuple):
@@ -64,7 +67,7 @@ class _Found(NamedTuple):
 def import_config(
     config: Mapping[str, Any] | str | Path,
     quant_config: Mapping[str, Any] | str | Path | None = None,
-    index: Mapping[str, Any] | str | Path | None = None,
+    index: Mapping[str, Any] | str | Path | Index | None = None,
     *,
     name: str | None = None,
     dtype: str | None = None,
@@ -76,8 +79,8 @@ def import_config(
 
     config        the parsed object, or the path of the file
     quant_config  the checkpoint's hf_quant_config.json where it has one, as an object or a path
-    index         the checkpoint's model.safetensors.index.json (an object or a path), or its .safetensors file: then
-                  the notes say how what it stores compares with what is counted
+    index         the checkpoint's model.safetensors.index.json (an object or a path), its .safetensors file, any of its
+                  parts, or the folder of them: then the notes say how what it stores compares with what is counted
     name          how to call the model; None: the config's model_type
     dtype         the width of the published tensors where the config does not state one; never guessed
     measure       auto: where no rule counts the config, measure what the installed transformers builds from it, in a
@@ -93,9 +96,11 @@ def import_config(
         data = read_config(config)
         if is_nested_over(data, MAX_DEPTH):
             raise ConfigError(f"config.json: objects are nested over {MAX_DEPTH} deep")
-        asked = _Asked(data, None if quant_config is None else read_config(quant_config), dtype)
+        stored = None if index is None else read_index(index)
+        companion = None if quant_config is None else read_config(quant_config)
+        asked = _Asked(data, companion, dtype, frozenset(stored.names) if stored else frozenset())
         model = stored_beside(_model(_read(asked, measure, estimate), called, source), data)
-    return model if index is None else _with_stored(model, index)
+    return model if stored is None else _with_stored(model, stored)
 
 
 @contextlib.contextmanager
@@ -119,9 +124,9 @@ def _read(asked: _Asked, measure: str, estimate: bool) -> _Found:
         return _estimated(asked, _READERS[measure], refusal)
 
 
-def _with_stored(model: Model, index: Mapping[str, Any] | str | Path) -> Model:
+def _with_stored(model: Model, index: Index) -> Model:
     """`model` with notes on how a checkpoint's bytes compare with its own."""
-    difference = explain_difference(model, read_index(index))
+    difference = explain_difference(model, index)
     return replace(model, notes=(*model.notes, *difference.sentences))
 
 
@@ -152,6 +157,7 @@ def _by_rules(asked: _Asked) -> _Found:
     view = ConfigView(asked.data, defaults=family.defaults)
     stated = view.dtype = _dtype(view, asked.dtype)
     _require_language_head(view)
+    view.stored = asked.stored
     scheme = read_scheme(view, model_type, asked.companion)
     try:
         parts = family.rule(view)
@@ -169,6 +175,7 @@ def _by_measurement(asked: _Asked) -> _Found:
     model_type = view.text("model_type")
     stated = view.dtype = _dtype(view, asked.dtype)
     _require_language_head(view)
+    view.stored = asked.stored
     scheme = read_scheme(view, model_type, asked.companion)
     found = measure_parts(asked.data, stated)
     if found.unread:

@@ -64,9 +64,11 @@ class Beginning(NamedTuple):
     file_bytes: int | None = None
 
 
-def read_index(source: Mapping[str, Any] | str | Path) -> Index:
+def read_index(source: Mapping[str, Any] | str | Path | Index) -> Index:
     """What a checkpoint stores, from what is there of it: a parsed index, or the path of an index, of a `.safetensors`
     file (of several parts, any one of them), or of a folder with either. Raises ConfigError."""
+    if isinstance(source, Index):
+        return source
     if isinstance(source, Mapping):
         return _index(source, "the index")
     if not isinstance(source, str | Path):

@@ -33,12 +33,14 @@ class ConfigView:
     where     "config.json", or "config.json text_config" for an inner one
     defaults  the class's own defaults, used where a key is absent or null, and noted
     dtype     the width of the model's tensors, as the config or the caller says, or None; inner objects share it
+    stored    the names of the tensors that the checkpoint stores, where its index is at hand
     """
 
     def __init__(self, data: Mapping[str, Any], where: str = "config.json", defaults: Mapping[str, Any] | None = None):
         self.data = data
         self.where = where
         self.dtype: StorageFormat | None = None
+        self.stored: frozenset[str] = frozenset()
         self.defaults: dict[str, Any] = dict(defaults or {})
         self._read: set[str] = set()
         self._children: dict[str, ConfigView] = {}

@@ -243,6 +243,23 @@ def test_gptq_may_quantize_the_head_leave_modules_out_and_use_other_bits() -> No
     )
 
 
+@pytest.mark.parametrize("zeros", [True, False])
+def test_the_names_of_the_tensors_tell_whether_gptq_stored_biases_of_zeros(zeros: bool) -> None:
+    """As AutoGPTQ wrote them before `checkpoint_format` said so: all but those of q, k and v, which Qwen2 has itself."""
+    config = {key: value for key, value in SMALL.items() if key != "head_dim"} | {"model_type": "qwen2"}
+    old = {key: value for key, value in GPTQ.items() if key != "checkpoint_format"}
+    names = ["model.layers.0.self_attn.o_proj.qweight", *(["model.layers.0.self_attn.o_proj.bias"] if zeros else [])]
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, "a")}
+    found = import_config({**config, "quantization_config": old}, index=index)
+    stated = import_config({**config, "quantization_config": GPTQ})
+    biases = 3 * 2 * (256 + 320 + 320 + 256) if zeros else 0
+    assert found.weight_bytes() == stated.weight_bytes() + biases
+    assert (
+        "the index of the checkpoint would tell"
+        in import_config({**config, "quantization_config": old}).storage_unknown
+    )
+
+
 def test_gptq_quantizes_the_modules_that_it_lists() -> None:
     listed = [["self_attn.q_proj", "self_attn.k_proj"], ["mlp.gate_proj", "mlp.up_proj"]]
     found = import_config({**SMALL, "quantization_config": {**GPTQ, "modules_in_block_to_quantize": listed}})

@@ -67,7 +67,7 @@ def read_gptq(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
     bits, size = _bits(config), _group_size(config, GPTQ_GROUPS)
     if model_type not in _GPTQ:
         raise config.unsupported(f"how gptq checkpoints of {model_type} lay out their matrices is not known")
-    storage, zeros = weight_format(gptq_name(bits, size)), _with_zero_biases(config, model_type)
+    storage, zeros = weight_format(gptq_name(bits, size)), _with_zero_biases(config, model_type, outer)
     config.pass_over("how the codes were found, and at run time used", *_GPTQ_SEARCH)
     head, chosen, overridden = config.flag("lm_head", default=False), _chosen(config), _overrides(config, bits, size)
 
@@ -85,6 +85,12 @@ def read_gptq(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
     return Scheme(storage.name, choose, module_names(model_type, outer))
 
 
+_WITHOUT_BIASES = frozenset(
+    {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "deepseek_v2", "deepseek_v3"}
+)
+"""Families whose output and down projections have no bias of their own."""
+
+
 def _bits(config: ConfigView) -> int:
     bits = config.integer("bits")
     if bits not in GPTQ_BITS:
@@ -92,13 +98,22 @@ def _bits(config: ConfigView) -> int:
     return int(bits)
 
 
-def _with_zero_biases(config: ConfigView, model_type: str) -> bool:
-    """Whether a bias of zeros stands for every matrix that has none. Raises UnsupportedConfigError."""
+def _with_zero_biases(config: ConfigView, model_type: str, outer: ConfigView) -> bool:
+    """Whether a bias of zeros stands for every matrix that has none, as the config or the names of the tensors tell.
+
+    Raises UnsupportedConfigError where neither does.
+    """
     layout = config.text("checkpoint_format", "format", default=None)
     if layout is None and model_type == "qwen" and config.has("model_file_base_name"):
         return True
+    biased = outer.data.get("attention_bias") or outer.data.get("mlp_bias")
+    if layout is None and outer.stored and model_type in _WITHOUT_BIASES and not biased:
+        return any(name.endswith((".o_proj.bias", ".down_proj.bias")) for name in outer.stored)
     if layout is None:
-        raise config.unsupported("some gptq files hold a bias of zeros for every matrix, and it is not stated here")
+        raise config.unsupported(
+            "some gptq files hold a bias of zeros for every matrix, and it is not stated here; the index of the "
+            "checkpoint would tell"
+        )
     if layout not in ("gptq", "gptq_v2"):
         raise config.unsupported(f"checkpoint_format is {shorten(layout)}; known: gptq, gptq_v2")
     return False
