@@ -16,9 +16,10 @@ from kvplan.library import kind_of, read_preset, scenario_of
 from kvplan.model import Model
 from kvplan.presets import dump_toml, gpu_to_table, model_to_table
 from kvplan.ui import words
-from kvplan.ui.address import BIND, take_scenario
+from kvplan.ui.address import take_scenario
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, model_labels, own_id
+from kvplan.ui.page_address import read_address, write_address
 from kvplan.ui.starting import left_out, starting_values, without_place
 from kvplan.units import format_params, parse_bytes
 
@@ -253,7 +254,7 @@ def show_defined(model: Model) -> None:
         st.text(note)
     _compare_with_start(model)
     with st.container(horizontal=True):
-        words.plan_button("Plan with this model", "use_model", use_model, model, "primary")
+        words.plan_button("Plan with this model", "use_model", use_model, model)
         offer_file("Download as a preset file", dump_toml(model_to_table(model)), own_id(model.name), "get_model")
 
 
@@ -321,7 +322,7 @@ def ask_gpu() -> None:
         return
     st.text(f"{gpu.name}: {words.exact_size(gpu.usable_bytes)} usable.")
     with st.container(horizontal=True):
-        words.plan_button("Plan with this GPU", "use_gpu", use_gpu, gpu, "primary")
+        words.plan_button("Plan with this GPU", "use_gpu", use_gpu, gpu)
         offer_file("Download as a preset file", dump_toml(gpu_to_table(gpu)), own_id(gpu.name), "get_gpu")
 
 
@@ -359,7 +360,7 @@ def ask_file() -> None:
         words.show_error(error, "This file cannot be loaded")
         return
     st.text(f"{thing.name}: read without a fault.")
-    words.plan_button("Plan with it", "use_file", use, argument, "primary")
+    words.plan_button("Plan with it", "use_file", use, argument)
 
 
 def way_to_use(thing: Any) -> tuple[Callable[[Any], None], Any]:
@@ -373,5 +374,9 @@ def way_to_use(thing: Any) -> tuple[Callable[[Any], None], Any]:
 if st.session_state.pop("own_start_now", False):  # the Library page sent a model here
     take_preset()
 st.header("Define your own", anchor=False)
-what = st.segmented_control("Define or load", [MODEL, GPU, FILE], default=MODEL, key="define", bind=BIND, required=True)
+read_address("define", (MODEL, GPU, FILE))
+what = st.segmented_control(
+    "Define or load", [MODEL, GPU, FILE], default=MODEL, key="define", required=True, persist_state="session"
+)
+write_address("define", what, usual=MODEL)
 {GPU: ask_gpu, FILE: ask_file}.get(what or MODEL, ask_model)()

@@ -18,9 +18,9 @@ from kvplan.library import GPU, MODEL, is_in_library
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
 from kvplan.ui import words
-from kvplan.ui.address import BIND
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
+from kvplan.ui.page_address import read_address, write_address
 from kvplan.units import GIB, counted, format_params, format_usd
 
 MODELS, GPUS = "models", "GPUs"
@@ -114,9 +114,17 @@ def browse_models() -> None:
     own = pd.DataFrame([model_cells(model) for model in own_models().values()])
     table = pd.concat([own, preset_models(hash(shelf("models")))], ignore_index=True)
     with st.container(horizontal=True):
-        text = st.text_input("Filter", key="filter", placeholder="llama 8b", max_chars=100, bind=BIND, width=260)
         labels = sorted({kind.label for kind in LAYER_KINDS.values()})
-        kind = st.selectbox("With layers of", labels, None, key="kind", bind=BIND, width=260, placeholder="any kind")
+        read_address("filter")
+        read_address("kind", labels)
+        text = st.text_input(
+            "Filter", key="filter", placeholder="llama 8b", max_chars=100, width=260, persist_state="session"
+        )
+        kind = st.selectbox(
+            "With layers of", labels, None, key="kind", width=260, placeholder="any kind", persist_state="session"
+        )
+        write_address("filter", text)
+        write_address("kind", kind)
     shown = narrowed(table, text or "", "kinds of layer", kind)
     st.caption(
         f"{len(shown):,} of {counted(len(table), 'model')}; a click on a column's head sorts. "
@@ -134,7 +142,7 @@ def compare_models() -> None:
     st.subheader("Side by side", anchor=False)
     here = st.session_state["model"]
     others = [name for name in model_ids() if name != here]
-    more = st.multiselect("The sidebar's model beside", others, key="compare", max_selections=MAX_BESIDE, bind=BIND)
+    more = ask_beside("The sidebar's model beside", others, "compare")
     kv = st.session_state["kv"]
     models = {name: find_model(name) for name in [here, *more]}
     words.show_beside({name: model_facts(model, kv) for name, model in models.items()}, "beside")
@@ -143,6 +151,14 @@ def compare_models() -> None:
     for model, place in zip(models.values(), st.columns(len(models), gap="medium"), strict=True):
         with place:
             show_model(model)
+
+
+def ask_beside(label: str, others: list[str], key: str) -> list[str]:
+    """Up to two more models or GPUs, by id."""
+    read_address(key, others, MAX_BESIDE)
+    more = st.multiselect(label, others, key=key, max_selections=MAX_BESIDE, persist_state="session")
+    write_address(key, more)
+    return more
 
 
 def show_model(model: Model) -> None:
@@ -238,7 +254,11 @@ def _layer_words(cache: Any, kv: str) -> str:
 def browse_gpus() -> None:
     own = pd.DataFrame([gpu_cells(gpu) for gpu in own_gpus().values()])
     table = pd.concat([own, preset_gpus(hash(shelf("gpus")))], ignore_index=True)
-    text = st.text_input("Filter", key="gpu_filter", placeholder="rtx 24gb", max_chars=100, bind=BIND, width=260)
+    read_address("gpu_filter")
+    text = st.text_input(
+        "Filter", key="gpu_filter", placeholder="rtx 24gb", max_chars=100, width=260, persist_state="session"
+    )
+    write_address("gpu_filter", text)
     shown = narrowed(table, text or "")
     st.caption(
         f"{len(shown):,} of {counted(len(table), 'GPU')}; usable is what a program can allocate, and an estimate is "
@@ -251,7 +271,7 @@ def browse_gpus() -> None:
     st.subheader("Side by side", anchor=False)
     here = st.session_state["gpu"]
     others = [name for name in gpu_ids() if name != here]
-    more = st.multiselect("The sidebar's GPU beside", others, key="compare_gpus", max_selections=MAX_BESIDE, bind=BIND)
+    more = ask_beside("The sidebar's GPU beside", others, "compare_gpus")
     words.show_beside({name: gpu_facts(find_gpu(name)) for name in [here, *more]}, "beside")
     for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
         with place:
@@ -294,7 +314,11 @@ def gpu_facts(gpu: Gpu) -> list[tuple[str, str]]:
 
 
 st.header("Models and GPUs", anchor=False)
-what = st.segmented_control("Browse", [MODELS, GPUS], default=MODELS, key="browse", bind=BIND, required=True)
+read_address("browse", (MODELS, GPUS))
+what = st.segmented_control(
+    "Browse", [MODELS, GPUS], default=MODELS, key="browse", required=True, persist_state="session"
+)
+write_address("browse", what, usual=MODELS)
 try:
     browse_gpus() if what == GPUS else browse_models()
 except KvplanError as trouble:

@@ -167,8 +167,9 @@ MAX_EXACT = 2**53
 def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column as it is, or as text where a browser would round one of its whole numbers."""
     whole = pd.api.types.is_integer_dtype(column)
-    values: Iterable[Any] = (column.min(), column.max()) if whole else column if column.dtype == object else ()
-    if any(isinstance(value, int | np.integer) and abs(value) > MAX_EXACT for value in values):
+    held = column if column.dtype == object else ()
+    values: list[Any] = [column.min(), column.max()] if whole else list(held)
+    if any(isinstance(value, int | np.integer) and abs(int(value)) > MAX_EXACT for value in values):
         return column.map(lambda value: f"{value:,}")
     return column
 
@@ -183,9 +184,9 @@ def offer(label: str, file: str, mime: str, make: Callable[[], str]) -> None:
     st.download_button(label, lambda: make().encode(), file, mime, key=f"get_{file}", on_click="ignore")
 
 
-def plan_button(label: str, key: str, use: Callable[[Any], None], thing: Any, kind: Any = "secondary") -> None:
+def plan_button(label: str, key: str, use: Callable[[Any], None], thing: Any) -> None:
     """A button that takes `thing` into the scenario and lands on the Plan page, where its answer stands."""
-    if st.button(label, key=key, type=kind, on_click=use, args=(thing,)):
+    if st.button(label, key=key, on_click=use, args=(thing,)):
         st.switch_page(PLAN_PAGE)
 
 
