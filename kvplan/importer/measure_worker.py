@@ -598,13 +598,26 @@ def dynamic_run(model: Any, tokens: int) -> dict[str, Any]:
 def own_run(model: Any, tokens: int) -> dict[str, Any]:
     """For a model that takes no cache but its own: what it gives back."""
     returned = forward(model, None, tokens)
+    if isinstance(returned, (list, tuple)) and all(hasattr(item, "shape") for item in returned):
+        layers = layers_in_stacks(returned)
+    else:
+        layers = read_layers(returned, {})
     return {
         "capacity": None,
         "tokens": tokens,
         "kept": returned is not None,
         "returned": type(returned).__name__,
-        "layers": read_layers(returned, {}),
+        "layers": layers,
     }
+
+
+def layers_in_stacks(stacks: Any) -> list[dict[str, Any]]:
+    """A state that is a few tensors, each of all layers at once, the layer last: what each layer has of them."""
+    counts = {int(stack.shape[-1]) for stack in stacks}
+    if len(counts) != 1:
+        raise ValueError("its state is stacks of different numbers of layers")
+    held = {f"state.{index}": stack[..., 0] for index, stack in enumerate(stacks)}
+    return [{"class": "Stack", "seen": [], "window": None, "tensors": list(tensors(held))}] * counts.pop()
 
 
 def read_run(model: Any, cache: Any, tokens: int) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Every decoder type that transformers knows, by the defaults of its class: measured, and against the rules.
+"""Every decoder type that transformers knows, by the defaults of its class and what it needs besides: measured, and
+against the rules.
 
     python tests/benchmarks/measure_all.py             prints one line a type, and the sums
     python tests/benchmarks/measure_all.py --write     also writes tests/importer/measurement_table.py
     python tests/benchmarks/measure_all.py --variations 8    instead holds rules against measurement over 8 seeds
     python tests/benchmarks/measure_all.py --oracle          instead measures the oracle's rows that no rule counts
+    python tests/benchmarks/measure_all.py --fuzz 1000       instead measures hostile configs
 
 It takes minutes, so the test runner reads the written table and repeats only the part that is fast.
 """
@@ -14,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -30,6 +33,28 @@ SLOWEST = 300
 TABLE = ROOT / "tests" / "importer" / "measurement_table.py"
 CONTEXTS = (0, 4_096, 131_072)
 BF16 = WEIGHT_FORMATS["bf16"]
+
+_HALF_ROTARY = {
+    "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [8, 12, 12], "partial_rotary_factor": 0.5,
+}  # fmt: skip
+NEEDS: dict[str, dict[str, Any]] = {
+    "aya_vision": {"vision_config": {"num_attention_heads": 16}},
+    "chameleon": {"vocabulary_map": {"<image>": 4}},
+    "deepseek_v2": {"num_experts_per_tok": 6},
+    "dots1": {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "emu3": {"vocabulary_map": {"<image>": 4}},
+    "glm46v": {"text_config": {"rope_parameters": _HALF_ROTARY}},
+    "glm4v": {"text_config": {"rope_parameters": _HALF_ROTARY}},
+    "glm4v_moe": {"text_config": {"head_dim": 128, "rope_parameters": _HALF_ROTARY}},
+    "glmga": {"text_config": {"rope_parameters": _HALF_ROTARY}},
+    "granitemoehybrid": {"num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"]},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention", "conv"]},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8},
+}
+"""What published configs of a type state and its class cannot do without: by its defaults alone it does not run."""
 
 
 def decoder_types() -> list[str]:
@@ -49,9 +74,14 @@ def figures(model: Model) -> tuple[int, ...]:
     return (model.num_params, model.num_active_params, *(model.cache_bytes(tokens) for tokens in CONTEXTS))
 
 
+def config_of(model_type: str) -> dict[str, Any]:
+    """The defaults of the class of `model_type`, and what it needs besides."""
+    return {"model_type": model_type, "torch_dtype": "bfloat16", **NEEDS.get(model_type, {})}
+
+
 def outcome(model_type: str) -> tuple[str, str]:
     """(exact, measured, differs or refused; what is to be said about it)."""
-    config = {"model_type": model_type, "torch_dtype": "bfloat16"}
+    config = config_of(model_type)
     try:
         measured = measure_config(config, dtype=BF16, seconds=SLOWEST)
     except KvplanError as refusal:
@@ -122,11 +152,25 @@ def measure_oracle() -> None:
         print(f"exact     {name} {time.perf_counter() - start:.2f} s", flush=True)
 
 
+def fuzz(seeds: int) -> None:
+    """Hostile configs of the fuzz test, as many as asked for; the first that ends otherwise ends it."""
+    from tests.importer.test_measure_fuzz import hostile
+    from tests.importer.test_measure_fuzz import outcome as fuzzed
+
+    counts: dict[str, int] = {}
+    for seed in range(seeds):
+        result = fuzzed(hostile(seed))
+        counts[result] = counts.get(result, 0) + 1
+    print(counts)
+
+
 def main() -> None:
     if "--variations" in sys.argv[1:]:
         hold_variations(int(sys.argv[sys.argv.index("--variations") + 1]))
     elif "--oracle" in sys.argv[1:]:
         measure_oracle()
+    elif "--fuzz" in sys.argv[1:]:
+        fuzz(int(sys.argv[sys.argv.index("--fuzz") + 1]))
     else:
         measure_types()
     close_workers()

@@ -79,6 +79,26 @@ TEXTS: dict[str, dict[str, list[Any]]] = {
         "num_experts": [4, 8],
         "num_experts_per_tok": [1, 2],
     },
+    "rwkv": {
+        "vocab_size": [96, 160],
+        "hidden_size": [64, 96],
+        "attention_hidden_size": [None, "absent"],
+        "intermediate_size": [100, None, "absent"],
+        "num_hidden_layers": [1, 3],
+        "context_length": [256, "absent"],
+        "tie_word_embeddings": [True, False, "absent"],
+    },
+    "jetmoe": {
+        "vocab_size": [96, 160],
+        "hidden_size": [64, 96],
+        "intermediate_size": [48, 72],
+        "num_hidden_layers": [1, 3],
+        "num_key_value_heads": [1, 2, 4],
+        "kv_channels": [16, 24],
+        "num_local_experts": [4, 8],
+        "num_experts_per_tok": [1, 2, 3],
+        "tie_word_embeddings": [True, False, "absent"],
+    },
     "recurrent_gemma": USUAL
     | {
         "num_hidden_layers": [3, 5],
@@ -106,6 +126,7 @@ def qwen3_5_moe(chance: random.Random) -> Config:
 VARIED: dict[str, Callable[[random.Random], Config]] = {
     "exaone": lambda chance: text("exaone", chance),
     "mistral4": lambda chance: text("mistral4", chance),
+    "rwkv": lambda chance: text("rwkv", chance),
     "qwen3_5_moe": qwen3_5_moe,
 }
 
@@ -123,16 +144,28 @@ def test_a_rule_and_a_measurement_agree_to_the_unit(model_type: str, seed: int) 
     assert figures(measure_config(config, dtype=rule.dtype)) == figures(rule), config
 
 
+WITHOUT_RUN = {
+    "recurrent_gemma": "its recurrent layers keep their state in themselves and give no cache back",
+    "jetmoe": "it cuts its tokens by experts, for which it needs values",
+}
+"""Types whose class is built and cannot be run on shapes alone, so that only their weights compare."""
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_recurrent_gemma_has_the_parameters_of_its_class(seed: int) -> None:
-    """Its recurrent layers keep their state in themselves and give no cache back, so only its weights compare."""
+@pytest.mark.parametrize("model_type", WITHOUT_RUN)
+def test_a_type_that_runs_on_values_alone_has_the_parameters_of_its_class(model_type: str, seed: int) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = {**text("recurrent_gemma", random.Random(seed)), "torch_dtype": "bfloat16"}
+    config = {**text(model_type, random.Random(seed)), "torch_dtype": "bfloat16"}
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
     assert import_config(config, measure="never").num_params == sum(item.numel() for item in built.parameters())
+
+
+def test_jetmoe_keeps_keys_and_values_once_however_many_experts_read_them() -> None:
+    config = text("jetmoe", random.Random(0), num_key_value_heads=[2], kv_channels=[16], num_hidden_layers=[3])
+    assert import_config(config, measure="never").cache_bytes(100) == 3 * 2 * 2 * 16 * 100 * 2
 
 
 INNER = re.compile(r"(qwen2_vl|qwen2_5_vl|qwen3_vl|qwen3_vl_moe|qwen2_5_omni|glm4v|glm4v_moe)_text")
@@ -150,5 +183,5 @@ def test_every_type_that_rules_know_and_transformers_builds_is_varied() -> None:
     from transformers import CONFIG_MAPPING
 
     known = {name for name in families() if name in CONFIG_MAPPING and not INNER.fullmatch(name)}
-    varied = {*FAMILIES, *test_vision.FAMILIES, *VARIED, "recurrent_gemma"}
+    varied = {*FAMILIES, *test_vision.FAMILIES, *VARIED, *WITHOUT_RUN}
     assert known - varied == set(NOT_VARIED)

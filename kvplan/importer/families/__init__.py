@@ -22,7 +22,7 @@ class Family(NamedTuple):
 @cache
 def families() -> dict[str, Family]:
     """Every family by model_type."""
-    from kvplan.importer.families import deepseek, gemma, gpt, hybrid, llama, mamba, moe, qwen, vision
+    from kvplan.importer.families import deepseek, gemma, gpt, hybrid, llama, mamba, moe, qwen, single, vision
 
-    modules = (llama, qwen, gemma, gpt, moe, deepseek, hybrid, mamba, vision)
+    modules = (llama, qwen, gemma, gpt, moe, deepseek, hybrid, mamba, single, vision)
     return {model_type: family for module in modules for model_type, family in module.FAMILIES.items()}
