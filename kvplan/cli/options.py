@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 def scenario_options(parser: argparse.ArgumentParser) -> None:
     """The options that name a model, a GPU and the engine's part of the memory."""
-    parser.add_argument("model", help="a preset id, or the path of a config.json or a GGUF file")
+    parser.add_argument("model", help="a preset id, or the path of a config.json, a GGUF file or a folder with either")
     hardware = parser.add_mutually_exclusive_group(required=True)
     hardware.add_argument("--gpu", help="a GPU preset id")
     hardware.add_argument("--node", help="a node preset id, such as 8xh100-sxm-80gb: its GPUs share every layer")
@@ -64,16 +64,38 @@ def is_gguf(path: str) -> bool:
 
 
 def find_model(text: str, dtype: str | None = None) -> Model:
-    """A preset by its id, or the model of a config.json or a GGUF file by its path. Raises KvplanError."""
+    """A preset by its id, or the model of a config.json, a folder or a GGUF file by its path. Raises KvplanError."""
+    if "/" in text and _is(Path.is_dir, text):
+        return _model_of_folder(Path(text), dtype)
     if is_gguf(text):
         from kvplan.importer.gguf import import_gguf
 
         return import_gguf(text)
-    if not text.endswith(".json") and "/" not in text and not Path(text).is_file():
+    if not text.endswith(".json") and "/" not in text and not _is(Path.is_file, text):
         return load_model(text)
     from kvplan.importer import import_config  # only needed for a file, and the slowest part to load
 
     return import_config(Path(text), dtype=dtype)
+
+
+def _is(kind: Callable[[Path], bool], text: str) -> bool:
+    """Whether a path is of a kind; a text that no path can be is none."""
+    try:
+        return kind(Path(text))
+    except (OSError, ValueError):
+        return False
+
+
+def _model_of_folder(folder: Path, dtype: str | None) -> Model:
+    """The model of a checkpoint's folder."""
+    from kvplan.importer import import_config
+    from kvplan.importer.checkpoint import find_checkpoint
+    from kvplan.importer.gguf import import_gguf
+
+    found = find_checkpoint(folder)
+    if found.gguf is not None:
+        return import_gguf(found.gguf)
+    return import_config(found.config or folder, found.companion, found.stored, dtype=dtype)
 
 
 def _number(text: str, name: str) -> float:

@@ -199,6 +199,12 @@ def test_a_folder_is_imported_with_what_lies_in_it(checkpoint: Path, capsys: pyt
     assert "exactly what is counted" in capsys.readouterr().out
 
 
+def test_a_folder_is_shown_and_planned_with(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", f"{checkpoint}"]) == 0
+    assert "exactly what is counted" in capsys.readouterr().out
+    assert main(["plan", f"{checkpoint}/", "--gpu", "rtx-4090-24gb"]) == 0
+
+
 def test_a_folder_is_saved_as_a_preset(checkpoint: Path, tmp_path: Path) -> None:
     assert main(["import", str(checkpoint), "--save", str(tmp_path), "--id", "small"]) == 0
     assert (tmp_path / "small.toml").is_file()

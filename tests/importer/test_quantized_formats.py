@@ -245,7 +245,7 @@ def test_gptq_may_quantize_the_head_leave_modules_out_and_use_other_bits() -> No
 
 @pytest.mark.parametrize("zeros", [True, False])
 def test_the_names_of_the_tensors_tell_whether_gptq_stored_biases_of_zeros(zeros: bool) -> None:
-    """As AutoGPTQ wrote them before `checkpoint_format` said so: all but those of q, k and v, which Qwen2 has itself."""
+    """As AutoGPTQ wrote them before `checkpoint_format` said so; those of q, k and v Qwen2 has itself."""
     config = {key: value for key, value in SMALL.items() if key != "head_dim"} | {"model_type": "qwen2"}
     old = {key: value for key, value in GPTQ.items() if key != "checkpoint_format"}
     names = ["model.layers.0.self_attn.o_proj.qweight", *(["model.layers.0.self_attn.o_proj.bias"] if zeros else [])]
