@@ -5,8 +5,9 @@ Whatever comes from a file is shown as plain text, in tables or as code; nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -213,10 +214,10 @@ def offer_previous(kind: Kind, name: str, preset: Any) -> None:
 
 def show_changes(changes: Sequence[str]) -> None:
     """What a save would change, a line each."""
-    for text in changes[:MAX_TROUBLES]:
-        st.text(text)
-    if len(changes) > MAX_TROUBLES:
-        st.text(f"and {len(changes) - MAX_TROUBLES} more fields")
+    more = len(changes) - MAX_TROUBLES
+    lines = [*changes[:MAX_TROUBLES], *([f"and {more} more fields"] if more > 0 else [])]
+    if lines:
+        st.text("\n".join(lines))
 
 
 def to_define(name: str) -> None:
@@ -269,16 +270,23 @@ def verdict(kind: Kind, name: str, before: Any, checked: Checked) -> None:
         show_changes(changes or ("It says the same as before.",))
         st.button("Keep in this session", key="edit_keep", on_click=shelf.keep_here, args=(checked.preset,))
         opened = {} if name in own(kind) else {name: shelf.seen_when_opened(kind, name)}
-        offer_save(checked.preset, f"edit_{name}", shelf.library_id(name), opened)
+        offer_save(checked.preset, f"edit_{name}", shelf.library_id(name), opened, changes)
 
 
 # ------------------------------------------------------------------------------------------------------------- save
 
 
-def offer_save(preset: Preset, key: str, suggested: str, opened: dict[str, str | None] | None = None) -> None:
+def offer_save(
+    preset: Preset,
+    key: str,
+    suggested: str,
+    opened: Mapping[str, str | None] = MappingProxyType({}),
+    shown: Sequence[str] = (),
+) -> None:
     """A save into the server's library under an id; one that stands there is named with what would change.
 
     opened  the version of the file that the visitor has open, by its id
+    shown   changes that stand on the page already
     """
     if reason := why_nothing_is_saved():
         st.text(f"Nothing is saved here: {reason}. Download the file instead.")
@@ -290,12 +298,12 @@ def offer_save(preset: Preset, key: str, suggested: str, opened: dict[str, str |
     except KvplanError as error:
         st.text(str(error))
         return
-    if named.id in (opened or {}):
-        found = found._replace(seen=(opened or {})[named.id])
-    offer_standing(named, found, key)
+    if named.id in opened:
+        found = found._replace(seen=opened[named.id])
+    offer_standing(named, found, key, shown)
 
 
-def offer_standing(preset: Preset, found: Standing, key: str) -> None:
+def offer_standing(preset: Preset, found: Standing, key: str, shown: Sequence[str]) -> None:
     """The button that fits: save what is new, replace what exists, nothing where it is the same."""
     if found.is_same:
         st.text(f"The library has exactly this as {preset.id}.")
@@ -303,8 +311,8 @@ def offer_standing(preset: Preset, found: Standing, key: str) -> None:
     label = "Save into the library"
     if not found.is_new:
         label = "Replace it in the library"
-        st.text(f"{preset.id} is in the library. A save replaces it, and keeps it as the previous version:")
-        show_changes(found.changes)
+        st.text(f"{preset.id} is in the library. A save replaces it, and keeps it as the previous version.")
+        show_changes(() if found.changes == tuple(shown) else found.changes)
     st.button(label, key=f"save_{key}", on_click=shelf.save_now, args=(preset, found.seen))
 
 

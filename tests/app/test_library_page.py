@@ -221,7 +221,8 @@ def test_a_save_that_replaces_says_what_changes_first_and_everybody_sees_it(app)
     edit(page, "gpus", "card", f"usable_bytes = {24 * GIB}", f"usable_bytes = {12 * GIB}")
     edit(page, "gpus", "card", f"[{24 * GIB}, {24 * GIB}]", f"[{12 * GIB}, {12 * GIB}]")
     assert load_gpu("card") == CARD
-    assert "card is in the library. A save replaces it, and keeps it as the previous version:" in page.texts()
+    assert f"usable_bytes was {24 * GIB}, is {12 * GIB}\nusable_range changed" in page.texts()
+    assert "card is in the library. A save replaces it, and keeps it as the previous version." in page.texts()
     page.click("save_edit_card")
     assert load_gpu("card") == SMALLER
     assert load_previous(GPU, "card") == CARD
