@@ -3,7 +3,7 @@
 import pytest
 
 import kvplan
-from kvplan.explain import ASSUMPTIONS, cache_terms, weight_terms
+from kvplan.explain import ASSUMPTIONS, cache_terms, limit_lines, size_reasons, weight_terms
 from kvplan.share import to_fields
 from kvplan.suggest import suggestions
 from kvplan.ui.fields import FIELDS
@@ -82,9 +82,11 @@ def test_the_limits_stand_in_the_row_of_numbers(app):
 def test_the_formula_shows_terms_that_add_up_and_its_five_assumptions(app):
     page, plan = app(), planned()
     page.open("formula")
-    cache, weights = page.tables()[-2:]
+    cache, weights, overhead, limits = page.tables()[-4:]
     assert cache["bytes"].sum() == plan.cache_bytes == sum(term.bytes for term in cache_terms(plan))
     assert weights["bytes"].sum() == plan.weight_bytes == sum(term.bytes for term in weight_terms(plan))
+    assert overhead["bytes"].sum() == plan.overhead_bytes
+    assert [tuple(row) for row in limits.itertuples(index=False)] == [tuple(line) for line in limit_lines(plan)]
     assert [text[3:] for text in page.texts()[-5:]] == list(ASSUMPTIONS)
 
 
@@ -106,6 +108,43 @@ def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
     texts = app(model="gemma-3-27b").texts()
     assert "52 × sliding window: each keeps 8,192 B a token up to 1,024 of a sequence" in texts
     assert "10 × full attention: each keeps 8,192 B a token of a sequence" in texts
+
+
+def test_the_page_says_why_the_cache_is_as_small_as_it_is(app):
+    page = app(model="gemma-3-27b")
+    (windows, heads) = size_reasons(kvplan.plan(kvplan.Scenario("gemma-3-27b", "h100-sxm-80gb")))
+    assert {f"{windows}.", f"{heads}."} <= set(page.texts())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "where"),
+    [
+        ("overhead", "much", "Run-time overhead on each GPU, under More settings"),
+        ("adapters", "-1", "Adapters on each GPU, under Easily forgotten"),
+        ("prefix", "1m", "Shared prompt prefix, under Easily forgotten"),
+    ],
+)
+def test_a_setting_out_of_sight_is_named_with_the_button_that_holds_it(app, key, text, where):
+    page = app()
+    page.set(**{key: text})
+    assert f"Not possible: {where}" in page.errors()
+    assert f"Change it in the sidebar: {where}." in [caption.value for caption in page.run.caption]
+
+
+def test_an_error_names_a_setting_by_its_label(app):
+    page = app(model="llama-3.1-70b")
+    page.set(prefix="1m")
+    assert any(text.startswith("“Shared prompt prefix” is 1,048,576") for text in page.texts())
+
+
+def test_every_size_on_the_page_is_of_the_chosen_kind_of_unit(app):
+    page = app(model="llama-3.1-70b")
+    page.set(unit="GB")
+    page.open("formula")
+    said = [*page.texts(), page.heading(), *(caption.value for caption in page.run.caption)]
+    shown = [text for text in said if "GiB" in text and "start-up logs" not in text]
+    assert shown == []
+    assert not any("iB" in trace["name"] for trace in page.figure("Memory of one GPU")["data"])
 
 
 def test_an_estimated_overhead_says_so_with_spread_and_source(app):
