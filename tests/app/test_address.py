@@ -7,12 +7,14 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlencode
 
 import pytest
+from hypothesis import given
 
 import kvplan
 from kvplan.share import FIELDS as LINK_FIELDS
-from kvplan.share import MAX_LINK_CHARACTERS, PAGE_KEYS, to_fields
+from kvplan.share import MAX_LINK_CHARACTERS, PAGE_KEYS, to_fields, written_fields
 from kvplan.ui.fields import FIELDS
 from tests.app.conftest import ROOT
+from tests.examples import scenarios
 
 PAGES = ("plan", "users", "engine", "sweep", "models", "presets", "define", "importing", "lab", "compare", "share")
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
@@ -177,3 +179,20 @@ def test_every_key_that_a_page_writes_beside_a_link_is_known_as_such():
 def test_the_address_of_any_page_is_a_link_that_reads_back():
     settings = urlencode({"q": "Which GPU?", "fleet_by": "fewest GPUs", "unit": "GB"})
     assert kvplan.from_link(f"http://localhost:8501/sweep{kvplan.to_link(LLAMA)}&{settings}") == LLAMA
+
+
+# ---------------------------------------------------------------------------------------------------- there and back
+
+
+@given(scenarios())
+def test_the_widgets_of_any_scenario_write_the_link_that_it_came_from(scenario):
+    """What a link sets in the widgets is what they write into the address, for every setting but model and GPU."""
+    held = {field.key: field.write(getattr(scenario, field.setting)) for field in FIELDS.values() if plain(field)}
+    settings = {FIELDS[key].setting: FIELDS[key].read(value) for key, value in held.items()}
+    written = written_fields({**settings, "model": scenario.model, "gpu": scenario.gpu, "engine": scenario.engine})
+    assert written == to_fields(scenario)
+
+
+def plain(field):
+    """Whether a setting is a value and no model or GPU."""
+    return field.key not in ("model", "gpu", "draft")
