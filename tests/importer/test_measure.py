@@ -420,6 +420,77 @@ def test_what_cannot_be_measured_is_refused_by_name(config: dict[str, Any], reas
         measure_config(config)
 
 
+def wrapper(**vision: Any) -> dict[str, Any]:
+    tower = {"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+             "num_attention_heads": 4, "image_size": 28, "patch_size": 14}  # fmt: skip
+    return {"model_type": "llava", "text_config": LLAMA, "vision_config": tower | vision, "torch_dtype": "bfloat16"}
+
+
+def test_a_key_inside_a_part_that_its_class_does_not_read_is_a_stranger_too() -> None:
+    needs_libraries()
+    assert measure_config(wrapper(), dtype=BF16).params_by_tower["vision"] > 0
+    with pytest.raises(UnsupportedConfigError, match=r"vision_config\.made_up_width may change memory"):
+        measure_config(wrapper(made_up_width=7), dtype=BF16)
+
+
+OLD_GPT2: dict[str, Any] = {
+    "model_type": "gpt2", "vocab_size": 100, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "n_ctx": 128,
+    "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_key_that_only_the_rules_read_is_no_obstacle_where_both_count_the_same() -> None:
+    needs_libraries()
+    model = import_config(OLD_GPT2, measure="always")
+    assert "GPT2LMHeadModel does not read n_ctx; the rules, which do, count the same" in model.notes
+    assert model.num_params == import_config(OLD_GPT2).num_params
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_key_that_only_the_rules_read_refuses_where_they_count_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_libraries()
+    figures = iter(((1, [2]), (1, [3])))
+    monkeypatch.setattr("kvplan.importer._figures", lambda _: next(figures))
+    with pytest.raises(UnsupportedConfigError, match="n_ctx may change memory, and GPT2LMHeadModel"):
+        import_config(OLD_GPT2, measure="always")
+
+
+REMEMBERED = """
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("worker", sys.argv[1])
+worker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(worker)
+worker.load_libraries()
+import torch
+for config in json.loads(sys.argv[2]):
+    settings, model_class = worker.choose(config)
+    with torch.device("meta"):
+        model = worker.build(model_class, settings)
+        plain = worker.all_runs(model)
+        with worker.remembered_shapes():
+            print(worker.all_runs(model) == plain and len(plain))
+"""
+
+
+def test_shapes_that_are_remembered_are_those_that_are_worked_out() -> None:
+    needs_libraries()
+    mamba = {"model_type": "mamba2", "hidden_size": 64, "num_heads": 4, "head_dim": 32, "state_size": 16,
+             "num_hidden_layers": 2, "vocab_size": 100, "n_groups": 1}  # fmt: skip
+    command = [sys.executable, "-P", "-c", REMEMBERED, str(measure.WORKER), json.dumps([LLAMA, mamba])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "2"]
+
+
+def test_a_state_in_stacks_of_all_layers_is_read_layer_by_layer() -> None:
+    """RWKV gives back five tensors, of which the last dimension counts the layers."""
+    needs_libraries()
+    config = {"model_type": "rwkv", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3, "torch_dtype": "bf16"}
+    model = measure_config(config, dtype=BF16)
+    assert model.num_layers == 3
+    assert model.cache_bytes(0) == model.cache_bytes(1_000) == 3 * (3 * 64 * 4 + 2 * 64 * 2)
+
+
 def test_a_measurement_that_takes_too_long_is_stopped_and_its_process_is_gone() -> None:
     needs_libraries()
     measure.start_worker()
