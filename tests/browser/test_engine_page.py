@@ -45,3 +45,30 @@ def test_the_engine_of_the_address_is_started_and_drawn(visit):
     bars = visitor.figure("reserved")[0]
     assert bars["y"] == ["resident", "reserved", "pool, low", "pool, typical", "pool, high"]
     assert bars["x"][0] == kvplan.plan(LLAMA).cache_bytes / 2**30
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(PHONE, "light"), (DESKTOP, "dark")], ids=["phone", "desktop"])
+def test_the_server_and_the_overheads_unfold_on_the_plan_page(visit, viewport, scheme):
+    visitor = visit("/?tp=8&dp=2&batch=64", viewport=viewport, color_scheme=scheme)
+    for section in ("Overhead: low fits", "Serve it: the command"):
+        visitor.page.get_by_text(section).first.click()
+        visitor.settle()
+    visitor.page.locator("[data-testid=stCode]").first.wait_for()
+    shared = LLAMA.with_changes(tensor_parallel=8, data_parallel=2, batch_size=64)
+    code = visitor.page.locator("[data-testid=stCode]").first.inner_text()
+    assert code.split() == command(launch_of(shared, "vllm")).split()
+    assert visitor.page.get_by_text("16 GPUs on 2 nodes of 8").first.is_visible()
+    assert visitor.spilled() == 0
+
+
+def test_a_whole_node_is_chosen_in_the_sidebar(visit):
+    visitor = visit("/", viewport=DESKTOP)
+    box = visitor.page.get_by_role("combobox", name="Node")
+    box.click()
+    box.fill("8xh200")
+    visitor.page.get_by_role("option").first.click()
+    visitor.page.get_by_text("8 GPUs: one whole node").first.wait_for()
+    visitor.settle()
+    node = kvplan.load_node("8xh200-141gb")
+    scenario = LLAMA.with_changes(gpu=kvplan.load_gpu(node.gpu), tensor_parallel=node.num_gpus)
+    assert visitor.heading() == kvplan.plan(scenario).sentence
