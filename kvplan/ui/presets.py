@@ -33,8 +33,10 @@ from kvplan.library import (
     differences,
     entry,
     file_text,
+    id_from,
     kind_of,
     load_previous,
+    scenario_preset,
     shipped_preset,
     standing,
     version,
@@ -45,6 +47,7 @@ from kvplan.schema import all_schemas, schema_file
 from kvplan.ui import shelf, words
 from kvplan.ui.address import BIND
 from kvplan.ui.library import find, own
+from kvplan.ui.sidebar import current
 from kvplan.units import counted
 
 SHELVES = {"models": MODEL, "GPUs": GPU, "nodes": NODE, "scenarios": SCENARIO}
@@ -316,6 +319,23 @@ def offer_standing(preset: Preset, found: Standing, key: str, shown: Sequence[st
     st.button(label, key=f"save_{key}", on_click=shelf.save_now, args=(preset, found.seen))
 
 
+def make_scenario() -> None:
+    """The plan as it stands in the sidebar, as a scenario preset."""
+    name = st.text_input("Name", key="scenario_name", max_chars=80, placeholder="such as Chat at night")
+    lesson = st.text_input("What it shows", key="scenario_lesson", max_chars=500)
+    if not name.strip():
+        st.text("A scenario holds every setting of the plan, and names its model and GPU by their ids.")
+        return
+    try:
+        preset = scenario_preset(current(), name.strip(), lesson.strip(), id_from(name))
+        file_text(preset)  # which reads it back
+    except KvplanError as error:
+        words.show_error(error, "Not possible")
+        return
+    st.button("Keep in this session", key="scenario_keep", on_click=shelf.keep_here, args=(preset,))
+    offer_save(preset, "scenario", preset.id)
+
+
 # ---------------------------------------------------------------------------------------------------------- compare
 
 
@@ -459,6 +479,9 @@ def show_page() -> None:
         show_one(kind, chosen[0])
     elif len(chosen) == MAX_COMPARED:
         compare(kind, chosen)
+    if kind is SCENARIO:
+        with st.expander("Make a scenario of the plan"):
+            make_scenario()
     with st.expander("Add files"):
         add_files()
     with st.expander("JSON Schemas for editors"):

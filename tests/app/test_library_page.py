@@ -16,6 +16,7 @@ from kvplan.library import (
     load_previous,
     read_zip,
     save,
+    scenario_of,
     stored_text,
     version,
 )
@@ -176,6 +177,26 @@ def test_a_model_starts_the_form_of_define_your_own(app):
     assert [link.proto.label for link in page.run.get("page_link")] == ["Open Define your own"]
     page.go("define")
     assert page.value("own_intermediate_size") == 14336
+
+
+def test_the_plan_becomes_a_scenario_that_others_find(app):
+    page = library(app, ctx="32k", batch="3")
+    page.set(shelf="scenarios")
+    page.set(scenario_name="Chat at night", scenario_lesson="Three at once.")
+    page.click("save_scenario")
+    saved = kvplan.load_scenario("chat-at-night")
+    assert (saved.name, saved.lesson) == ("Chat at night", "Three at once.")
+    assert scenario_of(saved) == kvplan.Scenario(
+        "llama-3.1-8b", "h100-sxm-80gb", context_length=32768, batch_size=3
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["<b>x</b>", "!!!", "[x](y)"])
+def test_a_scenario_whose_name_could_be_rendered_is_refused(app, name):
+    page = library(app)
+    page.set(shelf="scenarios")
+    page.set(scenario_name=name)
+    assert page.errors() == ["Not possible"]
 
 
 # ------------------------------------------------------------------------------------------------------------- edit
