@@ -25,7 +25,8 @@ VIEW = ConfigView({}, "config.json quantization_config")
 @pytest.mark.parametrize(
     "name",
     ["layers.3.mlp.up_proj", "model.layers.3.mlp.up_proj", "language_model.model.layers.3.mlp.up_proj",
-     "model.language_model.layers.3.mlp.up_proj", "transformer.layers.3.mlp.up_proj"],
+     "model.language_model.layers.3.mlp.up_proj", "transformer.layers.3.mlp.up_proj", "transformer.h.3.mlp.up_proj",
+     "model.decoder.layers.3.mlp.up_proj", "transformer.blocks.3.mlp.up_proj"],
 )  # fmt: skip
 def test_a_bare_name_begins_with_the_layers(name: str) -> None:
     assert bare_name(name) == "layers.3.mlp.up_proj"
@@ -67,6 +68,8 @@ def test_an_expression_matches_from_the_beginning(entry: str, held: list[str], f
         ("re:(a+)+b", "too involved"),
         ("re:" + "a" * 300, "too involved"),
         ("re:(", "no regular expression"),
+        (r"re:.*\.h\.0\..*", "another name for the layers"),
+        (r"re:transformer\.blocks\.0.*", "another name for the layers"),
         ("model.layers.0.mlp.experts.7.up_proj", "a single expert"),
     ],
 )

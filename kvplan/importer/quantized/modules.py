@@ -18,7 +18,19 @@ from kvplan.importer.quantized.names import Names
 from kvplan.importer.view import ConfigView
 from kvplan.model import ROLES, WeightGroup
 
-_PREFIX = re.compile(r"(?:(?:model|language_model|thinker|transformer|backbone|gpt_neox|text_model|llm)\.)+")
+_BEFORE_LAYERS = (
+    "model",
+    "language_model",
+    "thinker",
+    "transformer",
+    "backbone",
+    "gpt_neox",
+    "text_model",
+    "llm",
+    "decoder",
+    "encoder",
+)
+_PREFIX = re.compile(rf"(?:(?:{'|'.join(_BEFORE_LAYERS)})\.)+")
 _PREFIXES = ("", "model.", "language_model.model.", "model.language_model.")
 
 Fused = Literal["", "first", "part", "pair"]
@@ -135,9 +147,13 @@ def require_tower(config: ConfigView, outer: ConfigView, entries: Iterable[str])
 
 
 def bare_name(name: str) -> str:
-    """A module's name, or a pattern, without what stands before the layers."""
-    found = _PREFIX.match(name)
-    return name[found.end() :] if found else name
+    """A module's name, or a pattern, without what stands before the layers, which some families call otherwise."""
+    bare = _PREFIX.sub("", name, count=1) if name.startswith(_STARTS) else name
+    return f"layers.{bare.partition('.')[2]}" if bare.startswith(_OTHER_LAYERS) else bare
+
+
+_STARTS = tuple(f"{word}." for word in _BEFORE_LAYERS)
+_OTHER_LAYERS = ("h.", "blocks.")
 
 
 def _checked(config: ConfigView, entries: Iterable[str]) -> list[str]:
@@ -209,9 +225,12 @@ def name_list(config: ConfigView, entries: Iterable[str]) -> ModuleList:
 
 
 MAX_EXPRESSIONS = 500
+_LAYERS_CALLED_OTHERWISE = re.compile(r"(?:^|[.*\\])(?:h|blocks)\\?\.")
 
 
 def _compiled(config: ConfigView, text: str) -> re.Pattern[str]:
+    if _LAYERS_CALLED_OTHERWISE.search(text):
+        raise config.unsupported(f"{shorten(text)} has another name for the layers, and cannot be followed")
     if len(text) > 200 or re.search(r"[)\]}*+]\s*[*+{]", text):
         raise config.unsupported(f"the expression {shorten(text)} is too involved to be followed")
     try:
