@@ -71,12 +71,21 @@ def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str, answer: str, 
 
 
 def _column(name: str, values: pd.Series[Any]) -> Any:
+    """A column with its words, as wide as they and its largest number are.
+
+    Without a width the browser would format hundreds of cells to find one, after every change.
+    """
     label = COLUMNS.get(name, name)
     if pd.api.types.is_bool_dtype(values.dtype):
-        return st.column_config.CheckboxColumn(label)
+        return st.column_config.CheckboxColumn(label, width=_width(label))
     if pd.api.types.is_numeric_dtype(values.dtype):
-        return st.column_config.NumberColumn(label, format="localized")
-    return st.column_config.Column(label)
+        return st.column_config.NumberColumn(label, format="localized", width=_width(label, f"{values.max():,}"))
+    return st.column_config.Column(label, width=_width(label, *map(str, values.unique())))
+
+
+def _width(*texts: str) -> int:
+    """Pixels for the longest of some texts."""
+    return 34 + 7 * max(map(len, texts))
 
 
 def show_formula(key: str, draw: Callable[[], None]) -> None:
