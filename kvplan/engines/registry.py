@@ -138,7 +138,11 @@ def engine_capacity(
     placement = Placement(tensor_parallel, pipeline_parallel, whole_number(data_parallel, "data_parallel", high=4096))
     require_placed(engine, placement)
     require_cache_dtype(engine, model, request.kv)
-    return _of_replicas(chosen.capacity(request, options), data_parallel)
+    found = _of_replicas(chosen.capacity(request, options), data_parallel)
+    if engine_version is None or engine == "vllm":
+        return found
+    note = f"engine_version {shorten(engine_version)} is not used: only vLLM's rules are known by version"
+    return replace(found, notes=(*found.notes, note))
 
 
 def _of_replicas(found: EngineCapacity, replicas: int) -> EngineCapacity:

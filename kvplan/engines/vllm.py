@@ -217,11 +217,18 @@ def state_rule(model: Model, options: VllmOptions) -> StateRule:
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
+def _version_notes(request: Request, version: Version) -> list[str]:
+    newest = ".".join(map(str, NEWEST))
+    if request.engine_version is None:
+        return [f"engine_version is not given: the rules of {newest} are used"]
+    if version[:2] > NEWEST:
+        return [f"vLLM {'.'.join(map(str, version))} is newer than {newest}, the newest whose rules are known here"]
+    return []
+
+
 def _notes(request: Request, options: VllmOptions, layout: Layout, version: Version) -> tuple[str, ...]:
     kinds = {group[0].spec.kind for group in layout.groups}
-    found = []
-    if request.engine_version is None:
-        found.append(f"engine_version is not given: the rules of {'.'.join(map(str, NEWEST))} are used")
+    found = _version_notes(request, version)
     if len(layout.groups) > 1:
         found.append(
             f"{len(layout.groups)} groups of layers share one pool of blocks, so the printed cache size is not the "

@@ -134,3 +134,18 @@ def test_transformers_divides_its_cache_over_the_gpus_that_share_it() -> None:
         for count in (1, 4)
     )
     assert four.needed_bytes * 4 == one.needed_bytes
+
+
+@pytest.mark.parametrize(
+    ("settings", "note"),
+    [
+        ({"engine": "vllm", "engine_version": "0.99.1"}, "vLLM 0.99.1 is newer than 0.33, the newest whose rules"),
+        ({"engine": "vllm"}, "engine_version is not given: the rules of 0.33 are used"),
+        ({"engine": "sglang", "engine_version": "0.5"}, "engine_version 0.5 is not used: only vLLM's rules are known"),
+    ],
+)
+def test_what_a_version_means_is_noted(settings: dict[str, Any], note: str) -> None:
+    found = engine_capacity(LLAMA, pool_bytes=GIB, max_model_len=4096, **settings)
+    assert any(note in text for text in found.notes)
+    known = engine_capacity(LLAMA, pool_bytes=GIB, max_model_len=4096, engine="vllm", engine_version="0.11")
+    assert not any("version" in text or "newer" in text for text in known.notes)
