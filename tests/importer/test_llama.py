@@ -53,6 +53,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     | {"attention_out_bias": [True, False, "absent"]},
     "ernie4_5": SIZES | MHA | HEAD_DIM | {"use_bias": [True, False, "absent"]},
     "helium": SIZES | BIASES | {"head_dim": [square_head_dim]},
+    "arcee": SIZES | MHA | HEAD_DIM | BIASES,
+    "hunyuan_v1_dense": SIZES | MHA | BIAS | {"head_dim": [8, 20]},
     "apertus": SIZES | MHA | HEAD_DIM | BIAS,
     "granite": SIZES | MHA | HEAD_DIM | BIASES,
     "mistral": SIZES | HEAD_DIM | WINDOW,

@@ -84,6 +84,26 @@ def exaone(view: ConfigView) -> Parts:
     return _without_biases(view)
 
 
+def arcee(view: ConfigView) -> Parts:
+    """Arcee's AFM: a plain MLP in place of the gated one."""
+    shape, bias = read_shape(view), view.flag("attention_bias")
+    mlp = plain_mlp(shape.hidden, view.integer("intermediate_size"), bias=view.flag("mlp_bias"))
+    return decoder(shape, style=AttentionStyle(bias, bias), mlp=same_mlp(mlp))
+
+
+def hunyuan_v1_dense(view: ConfigView) -> Parts:
+    """Hunyuan's dense models: norms of q and k in every head. The class has no default for the width of a head."""
+    view.require("use_qk_norm", True, "the class norms q and k")
+    view.require("use_cla", False, "the class shares no keys and values between layers")
+    view.require("mlp_bias", False, "the class has no MLP biases")
+    for name in ("attention_head_dim", "cla_share_factor"):
+        view.dismiss(name, "the class reads head_dim, and shares nothing between layers")
+    bias = view.flag("attention_bias")
+    if not view.has("head_dim"):
+        raise view.error("lacks head_dim")
+    return _biased(view, AttentionStyle(bias, bias, "head"))
+
+
 def internlm(view: ConfigView) -> Parts:
     """InternLM 1 and 2: one `bias` for q, k, v and the output."""
     return _llama(view, attention_bias=view.flag("bias"))
@@ -401,6 +421,13 @@ FAMILIES = {
     "xverse": Family(_without_biases, _UNTIED),
     "orion": Family(orion, _UNTIED),
     "minicpm": Family(llama, {"tie_word_embeddings": True}),
+    "arcee": Family(
+        arcee,
+        class_sizes(32000, 2560, 18432, 32, 32, None, 4096, False, attention_bias=False, mlp_bias=False),
+    ),
+    "hunyuan_v1_dense": Family(
+        hunyuan_v1_dense, class_sizes(290943, 4096, 11008, 32, 32, None, 2048, False, attention_bias=False)
+    ),
     "exaone": Family(exaone, _UNTIED | {"num_key_value_heads": 8}),
     "exaone4": Family(
         exaone4,
