@@ -102,7 +102,7 @@ def why_not_placed(engine: str, placement: Placement) -> str:
     if engine in TRANSFORMERS and placement.pipeline_parallel > 1:
         return f"{LABELS[engine]} has no pipeline stages; set pipeline_parallel to 1, or choose another engine"
     if engine == "tensorrt-llm" and placement.data_parallel > 1:
-        return "TensorRT-LLM takes data parallel attention from a file of options that is not planned here; set it to 1"
+        return "TensorRT-LLM takes data parallelism from a file of options, not planned here; set data_parallel to 1"
     return ""
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 from kvplan.errors import KvplanError
 from kvplan.presets import list_nodes, load_node
 from kvplan.ui.address import say_once
+from kvplan.ui.library import find_gpu
 
 NODE = "node"
 
@@ -28,6 +29,7 @@ def _take_node() -> None:
         return
     try:
         node = load_node(name)
+        find_gpu(node.gpu)  # a library may hold a node of a GPU that it has not
     except KvplanError as error:
         say_once(str(error))
     else:

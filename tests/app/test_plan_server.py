@@ -139,6 +139,17 @@ def test_a_node_sets_the_gpu_and_all_of_them(app):
     assert "8 GPUs: one whole node" in page.texts()
 
 
+def test_a_node_of_a_gpu_that_is_not_there_is_said(app, tmp_path, monkeypatch):
+    (tmp_path / "nodes").mkdir()
+    text = 'schema = 1\nname = "Four"\ngpu = "no-such-card"\nnum_gpus = 4\nsource = "a test"\n'
+    (tmp_path / "nodes" / "four.toml").write_text(text)
+    monkeypatch.setenv("KVPLAN_PRESETS_DIR", str(tmp_path))
+    page = app()
+    page.set(node="four")
+    assert (page.value("gpu"), page.value("tp")) == ("h100-sxm-80gb", "1")
+    assert any("no GPU is called 'no-such-card'" in text for text in page.texts())
+
+
 def test_more_than_a_node_is_said(app):
     assert "16 GPUs on 2 nodes of 8: they need a fast network between them" in app(tp="8", dp="2").texts()
 
