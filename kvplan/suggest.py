@@ -134,7 +134,7 @@ def _gpu(now: MemoryPlan) -> Suggestion | None:
     same = [gpu for gpu in larger if not maker or gpu.vendor == maker]
     least_first = sorted(same, key=lambda gpu: (gpu.usable_bytes, gpu.name))
     scenarios = _changed(now.scenario, "gpu", least_first)
-    return _first_that_fits("gpu", ((s, f"Use a {s.gpu.name}") for s in scenarios))
+    return _first_that_fits("gpu", ((s, f"Use another GPU, {s.gpu.name}") for s in scenarios))
 
 
 def _fraction(now: MemoryPlan) -> Suggestion | None:

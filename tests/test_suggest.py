@@ -84,7 +84,7 @@ def test_a_gpu_of_the_same_maker_with_the_least_memory_that_holds_it() -> None:
         llama(), "t4-16gb", context_length=8192, batch_size=9, overhead_bytes=GIB, memory_fraction=1.0
     )  # 24.96 GiB in all: more than any 24 GB card, and the 27 GiB in between are another maker's
     assert found(asked)["gpu"].scenario.gpu.id == "rtx-5090-32gb"
-    assert found(asked)["gpu"].sentence.startswith("Use a ")
+    assert found(asked)["gpu"].sentence.startswith("Use another GPU, ")
 
 
 def test_the_fraction_is_a_whole_percentage_and_never_all_of_it() -> None:

@@ -24,7 +24,7 @@ from kvplan.explain import (
 from kvplan.fleet import fewest_gpus
 from kvplan.plan import MemoryPlan, node_sentence, plan
 from kvplan.suggest import suggestions
-from kvplan.sweep import sweep
+from kvplan.sweep import over_context
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.plan_engine import show_engine
@@ -121,17 +121,20 @@ def gpus_words(p: MemoryPlan) -> str:
     return f"{counted(here.num_gpus, 'GPU')}{stages}"
 
 
+NEXT = ":material/arrow_forward:"
+
+
 def show_next() -> None:
     """The questions that a planner asks next, on the pages that answer them."""
     with st.container(horizontal=True):
-        st.page_link("kvplan/ui/sweep.py", label="Which GPU? Compare them", query_params={"q": "Which GPU?"})
-        st.page_link("kvplan/ui/users.py", label="How many GPUs for my users?")
+        st.page_link("kvplan/ui/sweep.py", label="Which GPU? Compare them", icon=NEXT, query_params={"q": "Which GPU?"})
+        st.page_link("kvplan/ui/users.py", label="How many GPUs for my users?", icon=NEXT)
 
 
 def show_curve(p: MemoryPlan) -> None:
     st.subheader("Cache against weights", anchor=False)
     try:
-        table = sweep(p.scenario, context_length=charts.context_values(p))
+        table = over_context(p.scenario, charts.context_values(p))
     except KvplanError as error:  # numbers beyond what a table can hold exactly
         words.show_error(error, "This curve cannot be drawn")
         return
