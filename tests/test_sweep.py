@@ -15,7 +15,7 @@ from kvplan.attention import FullAttention, LatentAttention, NoCache
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import DtypeError, InputError, KvplanError, ParallelError, UnknownNameError
 from kvplan.plan import Scenario, plan
-from kvplan.sweep import MAX_ROWS, Refusal, sweep, sweep_possible
+from kvplan.sweep import MAX_ROWS, Refusal, over_context, sweep, sweep_possible
 from tests.examples import LLAMA_8B, SMALL_GPU, model_of
 
 SCENARIO = Scenario(LLAMA_8B, SMALL_GPU, context_length=4096, batch_size=2)
@@ -215,3 +215,24 @@ def test_one_weight_dtype_has_one_name_in_the_table() -> None:
     scenario = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
     frame = kvplan.sweep(scenario, weight_dtype=["FP8", " fp8", WEIGHT_FORMATS["bf16"]])
     assert frame["weight_dtype"].tolist() == ["fp8", "fp8", "bf16"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"pipeline_parallel": 2},
+        {"kv_dtype": "fp8", "batch_size": 7},
+        {"adapter_bytes": 12345},
+        {"shared_prefix": 64},
+    ],
+)
+def test_a_curve_over_the_context_holds_the_sweeps_columns(changes: dict[str, Any]) -> None:
+    scenario, contexts = SCENARIO.with_changes(**changes), [64, 1000, 4096, 131072]
+    curve = over_context(scenario, contexts)
+    assert curve.equals(sweep(scenario, context_length=contexts)[list(curve.columns)])
+
+
+def test_a_curve_beyond_what_a_table_can_hold_is_refused() -> None:
+    with pytest.raises(InputError, match="more than a table can hold exactly"):
+        over_context(SCENARIO.with_changes(batch_size=10**9), [10**9])
