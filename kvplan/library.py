@@ -269,8 +269,8 @@ def is_shipped(thing: Model | Gpu) -> bool:
     return _ships(path) and bool(load_file(path) == thing)
 
 
-SAVED_LINE = "# saved on a server\n"
-"""How a file starts that `save` wrote. Without a KVPLAN_PRESETS_DIR it stands among the shipped ones and is none."""
+SAVED_LINE = "# saved by a user of kvplan, not shipped with it\n"
+"""How a file starts that somebody saved: it may stand among the shipped ones and is none of them."""
 
 
 def _ships(path: Path) -> bool:

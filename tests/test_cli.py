@@ -14,6 +14,7 @@ import pytest
 
 import kvplan
 from kvplan.cli import main
+from kvplan.library import SAVED_LINE
 from kvplan.plan import Scenario, plan
 from kvplan.presets import model_from_table, read_toml, save_gpu
 from kvplan.schema import all_schemas
@@ -199,6 +200,7 @@ def test_an_imported_config_is_saved_as_a_preset_that_reads_back(
     assert "parameters 8,030,261,248" in out
     saved = tmp_path / "my-8b.toml"
     assert model_from_table(read_toml(saved), saved.name) == kvplan.load_model("llama-3.1-8b")
+    assert saved.read_text(encoding="utf-8").startswith(SAVED_LINE)
 
 
 def test_a_saved_preset_is_never_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

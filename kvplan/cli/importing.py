@@ -10,9 +10,9 @@ from kvplan.cli.browsing import model_head
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option, is_gguf
 from kvplan.errors import InputError
 from kvplan.explain import kinds_sentence
+from kvplan.library import SAVED_LINE, file_text
 from kvplan.model import Model
 from kvplan.names import preset_id
-from kvplan.presets import save_model
 from kvplan.units import format_params
 
 LENGTHS = (16, 4_096, 131_072)
@@ -45,8 +45,9 @@ def run_import(options: argparse.Namespace) -> int:
     print("\n".join([*model_head(model), f"  layers {kinds_sentence(model)}", *(f"* {note}" for note in model.notes)]))
     if options.save is not None:
         named = replace(model, id=preset_id(options.id or options.name or model.model_type))
-        print(f"saved {_new_file(named.id, Path(options.save))}")
-        save_model(named, Path(options.save))
+        path = _new_file(named.id, Path(options.save))
+        path.write_text(SAVED_LINE + file_text(named), encoding="utf-8")
+        print(f"saved {path}")
     return FITS
 
 
