@@ -59,20 +59,10 @@ REFUSED: dict[str, str] = {
 """What no rule counts exactly, with the words of the refusal: this table shrinks as rules are written."""
 
 STORAGE_UNKNOWN: dict[str, str] = {
-    "deepseek-ai__DeepSeek-V3.2": "scale_fmt is 'ue8m0': the width of these scales in the checkpoint is not stated",
-    "deepseek-ai__DeepSeek-V3.2-Exp": "scale_fmt is 'ue8m0'",
-    "deepseek-ai__DeepSeek-V4-Flash-0731": "scale_fmt is 'ue8m0'",
-    "deepseek-ai__DeepSeek-V4-Pro": "scale_fmt is 'ue8m0'",
-    "meta-llama__Llama-4-Maverick-17B-128E-Instruct-FP8": "lacks ignore",
+    "meta-llama__Llama-4-Maverick-17B-128E-Instruct-FP8": "lacks ignore: by its number of elements only the routed",
     "mistralai__Devstral-2-123B-Instruct-2512": "the dtype of one scale a matrix is not stated",
     "mistralai__Devstral-Small-2-24B-Instruct-2512": "the dtype of one scale a matrix is not stated",
-    "nvidia__DeepSeek-V4-Flash-NVFP4": "scale_fmt is 'ue8m0'",
-    "nvidia__Gemma-4-26B-A4B-NVFP4": "whether gemma4 checkpoints have a scale for each expert is not stated",
-    "nvidia__MiniMax-M3-NVFP4": "quant_algo is 'MIXED_PRECISION'",
-    "nvidia__Qwen3.5-122B-A10B-NVFP4": "whether qwen3_5_moe checkpoints have a scale for each expert is not stated",
-    "nvidia__Qwen3.5-397B-A17B-NVFP4": "whether qwen3_5_moe checkpoints have a scale for each expert is not stated",
-    "nvidia__Qwen3.6-27B-NVFP4": "quant_algo is 'MIXED_PRECISION'",
-    "nvidia__Qwen3.6-35B-A3B-NVFP4": "quant_algo is 'MIXED_PRECISION'",
+    "nvidia__Qwen3.6-35B-A3B-NVFP4": "config_groups group_1 and quantized_layers do not say the same",
 }
 """Exact in parameters and cache, but how their files store the weights is not known, with the reason that is read."""
 
