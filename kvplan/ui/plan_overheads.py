@@ -9,7 +9,7 @@ from kvplan.errors import KvplanError
 from kvplan.plan import MemoryPlan, OverheadPart, estimated_overhead
 from kvplan.ui import words
 from kvplan.ui.address import say_once
-from kvplan.ui.engine_overheads import take_overhead
+from kvplan.ui.engine_overheads import known_overheads, take_overhead
 from kvplan.units import parse_bytes
 
 OWN = "own_overhead_"
@@ -17,10 +17,14 @@ OWN = "own_overhead_"
 
 
 def show_overheads(p: MemoryPlan) -> None:
-    """A folded section; what it holds is made when it is opened."""
-    section = st.expander(f"Overhead: {_headline(p)}", key="overheads", on_change="rerun")
+    """Whether it fits at each of the three, and a folded section; what that holds is made when it is opened."""
+    st.text(f"Overhead: {_headline(p)}")
+    section = st.expander(
+        "Overhead: low, typical and high, and figures of your own", key="overheads", on_change="rerun"
+    )
     if section.open:
         with section:
+            _show_taken(p)
             _show_estimates(p)
             _ask_own(p)
 
@@ -39,6 +43,14 @@ def _three(p: MemoryPlan) -> dict[str, int]:
 
 def _verdict(p: MemoryPlan, overhead_bytes: int) -> str:
     return "fits" if p.free_bytes_with(overhead_bytes) >= 0 else "does not fit"
+
+
+def _show_taken(p: MemoryPlan) -> None:
+    """The parts of the figure that the plan counts, where they are known; a link carries their sum only."""
+    parts = known_overheads(p.scenario, "vllm")
+    if parts:
+        rows = [(part.label, words.size(part.typical), part.source) for part in parts]
+        words.show_facts(rows, ("the plan counts", "on each GPU", "from"), "overhead_taken")
 
 
 def _show_estimates(p: MemoryPlan) -> None:

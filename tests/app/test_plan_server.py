@@ -18,10 +18,6 @@ def codes(page):
     return [code.value for code in page.run.code]
 
 
-def labels(page):
-    return [section.label for section in page.run.expander]
-
-
 def table(page, column):
     return next(table for table in page.tables() if column in table.columns)
 
@@ -30,12 +26,12 @@ def table(page, column):
 
 
 def test_the_folded_line_says_whether_it_fits_at_each_of_the_three(app):
-    assert "Overhead: low fits; typical fits; high fits" in labels(app())
+    assert "Overhead: low fits; typical fits; high fits" in app().texts()
     tight = LLAMA.with_changes(context_length=65536, batch_size=6)
     answer = plan(tight)
     assert answer.fits
     assert answer.free_bytes_with(answer.runtime.high_bytes) < 0
-    assert "Overhead: low fits; typical fits; high does not fit" in labels(app(ctx="64k", batch="6"))
+    assert "Overhead: low fits; typical fits; high does not fit" in app(ctx="64k", batch="6").texts()
 
 
 def test_closed_sections_count_nothing(app):
@@ -63,9 +59,22 @@ def test_figures_of_ones_own_replace_parts_and_travel_in_the_link(app):
     context = next(part.typical for part in plan(LLAMA).runtime.parts if part.name == "non_torch")
     total = 500 * MIB + GIB + context
     assert page.value("overhead") == str(total)
-    assert any(label.endswith("on each GPU, as given") for label in labels(page))
+    assert any(label.endswith("on each GPU, as given") for label in page.texts())
     again = app(overhead=str(total))
-    assert any(label.endswith("on each GPU, as given") for label in labels(again))
+    assert any(label.endswith("on each GPU, as given") for label in again.texts())
+
+
+def test_what_the_plan_counts_is_told_in_parts_where_they_are_known(app):
+    page = app()
+    page.open("overheads")
+    page.set(own_overhead_activation="500MiB")
+    page.click("use_overheads")
+    taken = table(page, "the plan counts").set_index("the plan counts")
+    assert taken.loc["activation peak", "from"] == "given on the Plan page"
+    assert "public vLLM start-up logs" in taken.loc["CUDA graphs", "from"]
+    whole = app(overhead="3GiB")
+    whole.open("overheads")
+    assert table(whole, "the plan counts")["the plan counts"].tolist() == ["everything else"]
 
 
 def test_the_parts_of_ones_own_are_known_to_the_engine(app):
@@ -83,7 +92,7 @@ def test_the_estimate_comes_back(app):
     page.open("overheads")
     page.click("estimate_overhead")
     assert page.value("overhead") == ""
-    assert "Overhead: low fits; typical fits; high fits" in labels(page)
+    assert "Overhead: low fits; typical fits; high fits" in page.texts()
 
 
 def test_a_figure_that_is_none_is_said(app):

@@ -50,7 +50,7 @@ def test_the_engine_of_the_address_is_started_and_drawn(visit):
 @pytest.mark.parametrize(("viewport", "scheme"), [(PHONE, "light"), (DESKTOP, "dark")], ids=["phone", "desktop"])
 def test_the_server_and_the_overheads_unfold_on_the_plan_page(visit, viewport, scheme):
     visitor = visit("/?tp=8&dp=2&batch=64", viewport=viewport, color_scheme=scheme)
-    for section in ("Overhead: low fits", "Serve it: the command"):
+    for section in ("Overhead: low, typical and high", "Serve it: the command"):
         visitor.page.get_by_text(section).first.click()
         visitor.settle()
     visitor.page.locator("[data-testid=stCode]").first.wait_for()
