@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,9 +13,9 @@ import streamlit as st
 
 from kvplan.errors import InputError, PresetError
 from kvplan.hardware import Gpu, Node
-from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Entry, Kind, Preset, entries, is_in_library, kind_of
+from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind, Preset, entries, is_in_library, kind_of
 from kvplan.model import Model
-from kvplan.presets import ScenarioPreset, list_gpus, list_models, load_gpu, load_model
+from kvplan.presets import ScenarioPreset, library_dirs, list_gpus, list_models, load_gpu, load_model
 from kvplan.ui.words import show_error
 from kvplan.units import counted
 
@@ -22,6 +23,9 @@ Thing = TypeVar("Thing")
 
 OWN = "my-"
 MAX_OWN = 50
+FRESH_SECONDS = 2
+"""How long a list may show the name that a file had before somebody edited it in its place."""
+
 _MODELS, _GPUS = "own_models", "own_gpus"
 _SHELVES = {MODEL.name: _MODELS, GPU.name: _GPUS, NODE.name: "own_nodes", SCENARIO.name: "own_scenarios"}
 
@@ -77,14 +81,20 @@ def gpu_labels() -> Callable[[str], str]:
 
 def _labels(kind: Kind) -> Callable[[str], str]:
     mine = {name: f"{thing.name} · {name}" for name, thing in own(kind).items()}
-    listed = _titles(entries(kind))
+    listed = _titles(kind.name, _changed(kind), int(time.monotonic() / FRESH_SECONDS))
     return lambda name: mine.get(name) or listed.get(name, name)
 
 
+def _changed(kind: Kind) -> tuple[int, ...]:
+    """When a file was last put into, or taken out of, each folder of a kind: a save does both."""
+    folders = [root / kind.folder for root in library_dirs()]
+    return tuple(folder.stat().st_mtime_ns for folder in folders if folder.is_dir())
+
+
 @lru_cache(maxsize=8)
-def _titles(found: tuple[Entry, ...]) -> dict[str, str]:
-    """The label of each preset, made once for each state of the library; what cannot be read keeps its id."""
-    return {item.id: f"{item.name} · {item.id}" for item in found if item.name}
+def _titles(kind_name: str, _changed: tuple[int, ...], _moment: int) -> dict[str, str]:
+    """The label of each preset; what cannot be read keeps its id. Looking at every file takes its time."""
+    return {item.id: f"{item.name} · {item.id}" for item in entries(KINDS[kind_name]) if item.name}
 
 
 def find_model(name: str | None) -> Model:
