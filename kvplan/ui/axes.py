@@ -20,7 +20,7 @@ from kvplan.units import counted, parse_axis
 MAX_POINTS = 20_000
 """Points of one page's sweep; more are no more than a picture can show."""
 
-MAX_LAYOUTS = 1_000
+MAX_LAYOUTS = 2_000
 """Combinations of dtypes, KV heads and numbers of GPUs, each of which is planned by itself."""
 
 POPULAR_GPUS = (

@@ -14,7 +14,7 @@ PAGES = {
     "/": "Fits: ",
     "/users": "Users",
     "/engine": "Engine",
-    "/sweep": "Sweep",
+    "/sweep": "The most that fits: ",
     "/models": "Models and GPUs",
     "/define": "Define your own",
     "/import": "Import",

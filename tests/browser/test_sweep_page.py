@@ -1,0 +1,85 @@
+"""The Sweep page in a real browser: what is drawn, what stands in the file, and what kvplan.sweep says are the same."""
+
+from urllib.parse import urlencode
+
+import pytest
+
+import kvplan
+from kvplan.ui.axes import POPULAR_GPUS
+
+pytestmark = pytest.mark.browser
+
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+PAIR = "What do two settings do together?"
+QUESTIONS = {
+    "When does the cache pass the weights?": "crossover",
+    "What fits?": "fit",
+    "What would more or fewer KV heads cost?": "heads_token",
+    "Which GPU?": "fleet",
+    PAIR: "pair",
+}
+
+
+def address(**parts):
+    return f"/sweep?{urlencode(parts)}"
+
+
+def downloaded(visitor):
+    """Rows of the CSV of what is on screen, by column."""
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="CSV", exact=True).click()
+    lines = [line for line in download.value.path().read_text().splitlines() if not line.startswith("#")]
+    head, *rows = [line.split(",") for line in lines]
+    return {name: [row[index] for row in rows] for index, name in enumerate(head)}
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone", "desktop"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_is_drawn_and_nothing_is_wider_than_the_screen(visit, question, viewport, scheme):
+    visitor = visit(address(q=question), viewport=viewport, color_scheme=scheme)
+    assert visitor.figure(QUESTIONS[question])
+    assert visitor.heading()
+    assert visitor.spilled() == 0
+
+
+def test_a_map_of_two_settings_its_file_and_the_sweep_are_the_same(visit):
+    visitor = visit(address(q=PAIR, across="KV heads", up="GPU"))
+    cells = visitor.figure("pair")[0]
+    table = kvplan.sweep(LLAMA, num_kv_heads=[1, 8, 32], gpu=POPULAR_GPUS)
+    assert [size for row in cells["customdata"] for size in row] == table["total_bytes"].tolist()
+    assert (cells["x"], cells["y"]) == (["1", "8", "32"], list(POPULAR_GPUS))
+    file = downloaded(visitor)
+    keys = zip(file["gpu"], map(int, file["num_kv_heads"]), strict=True)
+    found = dict(zip(keys, map(int, file["total_bytes"]), strict=True))
+    assert found == {(row.gpu, row.num_kv_heads): row.total_bytes for row in table.itertuples()}
+
+
+def test_lines_of_two_settings_are_the_sweeps_totals(visit):
+    visitor = visit(address(q=PAIR, across="Context length", up="KV cache precision"))
+    lines = {trace["name"]: trace for trace in visitor.figure("pair")}
+    for kv in ("bf16", "fp8"):
+        table = kvplan.sweep(LLAMA, context_length="1k..256k*2", kv_dtype=[kv])
+        assert lines[kv]["customdata"] == table["total_bytes"].tolist()
+        assert lines[kv]["x"] == table["context_length"].tolist()
+
+
+def test_a_map_of_twenty_thousand_points_is_drawn_from_the_sweep_and_its_table_scrolls(visit):
+    visitor = visit(address(map_context_length="1k..200k+1k", map_batch_size="1..100"))
+    cells = visitor.figure("fit")[0]
+    table = kvplan.sweep(LLAMA, context_length="1k..200k+1k", batch_size="1..100")
+    assert [size for row in cells["customdata"] for size in row] == table["total_bytes"].tolist()
+    assert downloaded(visitor)["total_bytes"] == [str(size) for size in table["total_bytes"]]
+
+
+def test_crossovers_on_screen_are_the_plans(visit):
+    visitor = visit(address(q="When does the cache pass the weights?"))
+    marks = {t["name"]: t["x"] for t in visitor.figure("crossover") if t["name"].startswith("Crossover")}
+    plans = {kv: kvplan.plan(LLAMA.with_changes(kv_dtype=kv)) for kv in ("bf16", "fp8")}
+    assert marks == {f"Crossover, {kv}": [p.crossover_context_length] for kv, p in plans.items()}
+
+
+def test_the_formula_opens_with_the_numbers_of_the_largest_point(visit):
+    visitor = visit("/sweep")
+    visitor.page.get_by_text("Show the formula").click()
+    visitor.page.get_by_text("Weights + KV cache + overhead of 2 × 131,072 tokens on one GPU:").wait_for()
