@@ -35,7 +35,7 @@ def show() -> None:
     from kvplan.ui.address import read_address, show_address_trouble
     from kvplan.ui.address_bar import keep_address
     from kvplan.ui.library import require_library
-    from kvplan.ui.sidebar import show_sidebar
+    from kvplan.ui.sidebar import PageEnds, has_scenario, show_sidebar
 
     require_library()
     page = st.navigation(
@@ -55,12 +55,19 @@ def show() -> None:
         position="top",
     )
     read_address(page.url_path)
-    show_sidebar()
-    keep_address(page.url_path)
-    trouble = st.container()
+    is_first_run = not has_scenario()
+    if is_first_run:
+        show_sidebar()
+    address, trouble = st.container(), st.container()
     try:
         page.run()
+    except PageEnds:
+        pass
     finally:  # a page that stops early has not used everything either
+        if not is_first_run:  # the figures first: they are drawn while the browser sets up what hardly changes
+            show_sidebar()
+        with address:
+            keep_address(page.url_path)
         with trouble:
             show_address_trouble()
 

@@ -37,6 +37,11 @@ Slots = dict[str, Any]
 # ------------------------------------------------------------------------------------------------------ the widgets
 
 
+def has_scenario() -> bool:
+    """Whether the widgets hold a scenario already, as they do from a session's second run on."""
+    return all(key in st.session_state for key in FIELDS)
+
+
 def show_sidebar() -> None:
     """Every field of the scenario, with what is wrong beside it."""
     with st.sidebar:
@@ -301,6 +306,10 @@ def current() -> Scenario:
     )
 
 
+class PageEnds(Exception):  # noqa: N818  # nothing is wrong with the app
+    """A page has said why it cannot go on. `st.stop` would keep the sidebar from being shown after it."""
+
+
 def current_or_stop() -> Scenario:
     """The scenario, or the page ends here with the reason and the place to change it."""
     try:
@@ -309,4 +318,4 @@ def current_or_stop() -> Scenario:
         show_error(error)
         key = (_fault() or (None,))[0]
         st.caption("Change it in the sidebar" + ("." if key is None else f": {_where(key)}."))
-        st.stop()
+        raise PageEnds from None

@@ -72,11 +72,13 @@ def in_words(message: str, labels: Mapping[str, str] = SETTING_LABELS) -> str:
 
     labels  label of each setting by its keyword
     """
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: _label(found[0], labels), message)
+    return re.sub(r"\b([a-z]+(?:_[a-z]+)+)\b(=?)", lambda found: _label(found[1], found[2], labels), message)
 
 
-def _label(name: str, labels: Mapping[str, str]) -> str:
-    return f"“{labels[name]}”" if name in labels else name
+def _label(name: str, equals: str, labels: Mapping[str, str]) -> str:
+    if name not in labels:
+        return name + equals
+    return f"“{labels[name]}”" + (" " if equals else "")
 
 
 def show_error(

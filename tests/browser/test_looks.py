@@ -84,3 +84,13 @@ def test_no_view_is_wider_than_the_screen(visit, path, viewport):
     visitor = visit(path, viewport=viewport)
     visitor.page.wait_for_timeout(300)
     assert visitor.spilled() == 0
+
+
+@pytest.mark.parametrize("path", ["/", "/users", "/sweep"])
+def test_what_cannot_be_planned_leaves_the_sidebar_in_which_to_mend_it(visit, path):
+    visitor = visit(path)
+    visitor.choose("ctx", "lots")
+    assert visitor.page.get_by_text("This cannot be planned").is_visible()
+    assert visitor.page.get_by_text("Not possible: Context length").is_visible()
+    visitor.choose("ctx", "16k")
+    assert visitor.page.get_by_text("This cannot be planned").count() == 0

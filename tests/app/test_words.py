@@ -1,0 +1,43 @@
+"""Small pieces of pages, without a page."""
+
+import pandas as pd
+import pytest
+
+from kvplan.plan import Scenario
+from kvplan.ui import words
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("memory_fraction is 2; give a number", "“Part of the memory that the engine may use” is 2; give a number"),
+        ("64 heads do not divide over tensor_parallel=3", "64 heads do not divide over “Number of GPUs” 3"),
+        ("rope_theta=3 and awq_int4_g128 stay", "rope_theta=3 and awq_int4_g128 stay"),
+    ],
+)
+def test_settings_are_named_by_their_labels_and_other_names_stay(message, said):
+    assert words.in_words(message) == said
+
+
+def test_only_plain_addresses_become_links():
+    text = "https://huggingface.co/a/B-1.5; config in https://github.com/x/y, then http://x.org and javascript:alert(1)"
+    assert words.links(text) == ["https://huggingface.co/a/B-1.5", "https://github.com/x/y"]
+    assert words.links("https://x.org/](https://evil.org)") == ["https://x.org/", "https://evil.org"]
+    assert words.links("https://a.org/<b>") == ["https://a.org/"]
+
+
+def test_a_scenario_is_said_in_one_line():
+    scenario = Scenario("llama-3.1-70b", "h100-sxm-80gb", tensor_parallel=4, pipeline_parallel=2, num_kv_heads=4)
+    assert words.about(scenario) == (
+        "Llama 3.1 70B on 8 × H100 SXM5 80GB in 2 stages: 8 × 8,192 tokens, cache bf16, weights as published, "
+        "4 KV heads"
+    )
+
+
+def test_numbers_that_a_browser_would_round_become_text():
+    table = pd.DataFrame({"small": [1, 2**53], "large": [1, 2**53 + 1], "huge": [1, 2**80], "words": ["a", "b"]})
+    shown = table.apply(words._exact_column)
+    assert shown["small"].tolist() == [1, 2**53]
+    assert shown["large"].tolist() == ["1", "9,007,199,254,740,993"]
+    assert shown["huge"].tolist() == ["1", f"{2**80:,}"]
+    assert shown["words"].tolist() == ["a", "b"]
