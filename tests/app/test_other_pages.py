@@ -26,7 +26,19 @@ def test_the_shared_link_reads_back_to_the_scenario(app):
 
 def test_the_plan_is_offered_in_four_kinds_of_file(app):
     labels = [button.label for button in on(app, "share").run.get("download_button")]
-    assert labels == ["CSV", "JSON", "Markdown", "Page with its figures (HTML)"]
+    assert labels[:4] == ["CSV", "JSON", "Markdown", "Page with its figures (HTML)"]
+
+
+def test_the_scenario_is_offered_as_a_preset_where_its_model_is_one(app):
+    labels = [button.label for button in on(app, "share").run.get("download_button")]
+    assert labels[4:] == ["Scenario as a preset file"]
+
+
+def test_a_scenario_of_an_own_model_says_why_it_is_no_preset(app):
+    page = on(app, "define")
+    page.click("use_model")
+    page.go("share")
+    assert any(text.startswith("No scenario preset: the model My 3B is not in the library") for text in page.texts())
 
 
 def test_the_shown_plan_holds_every_byte_of_the_answer(app):
