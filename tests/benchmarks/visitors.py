@@ -45,17 +45,23 @@ class Session:
         self.received: list[bytes] = []
 
     async def run(self, **choices: str) -> Answer:
-        """One run of the script, with the text of each widget that is named; all earlier choices stay.
+        """One run of the script, with the text of each widget that is named; all earlier choices stay."""
+        for key, choice in choices.items():
+            self.values[key] = WidgetState(id=self.widgets[key], string_value=choice)
+        return await self._ask(next(reversed(choices), ""), *self.values.values())
 
-        A widget of a fragment runs only the fragment, as in a browser.
-        """
+    async def press(self, key: str) -> Answer:
+        """A run that a button starts."""
+        pressed = WidgetState(id=self.widgets[key], trigger_value=True)
+        return await self._ask(key, *self.values.values(), pressed)
+
+    async def _ask(self, changed: str, *states: WidgetState) -> Answer:
+        """Send what stands in the widgets; one of a fragment runs only the fragment, as in a browser."""
         message = BackMsg()
         rerun = message.rerun_script
         rerun.query_string, rerun.page_name = self.query, self.page
-        for key, choice in choices.items():
-            self.values[key] = WidgetState(id=self.widgets[key], string_value=choice)
-            rerun.fragment_id = self.fragments[key]
-        rerun.widget_states.widgets.extend(self.values.values())
+        rerun.fragment_id = self.fragments.get(changed, "")
+        rerun.widget_states.widgets.extend(states)
         await self.socket.send(message.SerializeToString())
         return await self._answer()
 
