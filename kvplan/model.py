@@ -578,7 +578,7 @@ class Model:
 
     @cached_property
     def kv_head_choices(self) -> tuple[int, ...]:
-        """The numbers of KV heads that `with_kv_heads` takes, from MHA down to MQA; none where there is no such axis."""
+        """The numbers of KV heads that `with_kv_heads` takes, from MHA down to MQA; none without such an axis."""
         heads = {layer.num_attention_heads for layer in self.layers if layer.cache.kv_heads()}
         known = [count for count in heads if count is not None]
         if self.num_kv_heads is None or not known:
