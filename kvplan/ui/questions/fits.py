@@ -100,7 +100,8 @@ def _say_each(maps: list[Map], limit: int | None) -> None:
         st.text(f"{one.words}: {'nothing fits' if one.largest is None else one.largest.words}")
     largest = maps[0].largest
     if len(maps) == 1 and largest is not None and largest.equals:
-        st.caption(f"{words.counted(largest.equals, 'other point')} of the map hold as many tokens.")
+        verb = "holds" if largest.equals == 1 else "hold"
+        st.caption(f"{words.counted(largest.equals, 'other point')} of the map {verb} as many tokens.")
     longest = max(int(one.table["context_length"].max()) for one in maps)
     if limit is not None and longest > limit:
         st.caption(f"Contexts above {limit:,} tokens are beyond what the model is made for.")

@@ -65,7 +65,8 @@ def _answer(table: pd.DataFrame, first: str, second: str, limit: int | None) -> 
         return "Nothing on this map fits" if largest is None else f"The most that fits: {largest.words}"
     lines = _lines(table, first, second)
     if lines is None or not table["fits"].any():
-        return f"{int(table['fits'].sum()):,} of {words.counted(len(table), 'combination')} fit"
+        fitting = int(table["fits"].sum())
+        return f"{fitting:,} of {words.counted(len(table), 'combination')} {'fits' if fitting == 1 else 'fit'}"
     return _reach(table, *lines)
 
 
