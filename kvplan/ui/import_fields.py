@@ -19,6 +19,9 @@ from kvplan.ui import words
 
 MAX_MEGABYTES = 4
 MAX_BYTES = MAX_MEGABYTES * 2**20
+MAX_PASTED = 1_000_000
+"""Characters: a browser sends what was typed with every change, and the server cuts off who sends more than 8 MB."""
+
 MAX_HEADER_MEGABYTES = 32
 """Of the beginning of a file or an index, and what the server takes at most."""
 
@@ -89,6 +92,7 @@ def complaint(headline: str) -> Iterator[None]:
 def ask_text() -> Asked | None:
     text = st.text_area(
         "config.json", key="import_text", height=240, persist_state="session", on_change=start_over,
+        max_chars=MAX_PASTED,
         placeholder='{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, ...}',
     )  # fmt: skip
     if not (text or "").strip():
