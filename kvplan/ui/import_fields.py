@@ -90,6 +90,7 @@ def complaint(headline: str) -> Iterator[None]:
 
 
 def ask_text() -> Asked | None:
+    """A pasted config; None while there is none that can be read."""
     text = st.text_area(
         "config.json", key="import_text", height=240, persist_state="session", on_change=start_over,
         max_chars=MAX_PASTED,
@@ -104,6 +105,7 @@ def ask_text() -> Asked | None:
 
 
 def ask_file() -> Asked | None:
+    """An uploaded config; None while there is none that can be read."""
     uploaded = st.file_uploader(
         "config.json", "json", key="import_file", on_change=start_over, max_upload_size=MAX_MEGABYTES
     )
