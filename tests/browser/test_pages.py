@@ -12,7 +12,7 @@ PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 PAGES = {
     "/": "Fits: ",
-    "/users": "Users",
+    "/users": "8 users at once",
     "/engine": "Engine",
     "/sweep": "The most that fits: ",
     "/models": "Models and GPUs",
