@@ -7,6 +7,7 @@ KvplanError
 ├── ParallelError       tensor or pipeline parallelism that does not divide the model
 ├── ConfigError         a config.json that is broken, or says something that cannot be
 │   └── UnsupportedConfigError  a sound config that no rule can count exactly
+│       └── NotADecoderError        an encoder or encoder-decoder, of which an estimate would mean nothing either
 ├── LabError            the lab cannot run here: a package or a checkpoint that it needs is missing
 ├── PresetError         a preset file that is broken, or of a schema that is not known
 └── LinkError           a shared link that cannot be read
@@ -54,6 +55,10 @@ class ConfigError(KvplanError):
 
 class UnsupportedConfigError(ConfigError):
     """A config is sound, but no rule counts it exactly, so it is refused."""
+
+
+class NotADecoderError(UnsupportedConfigError):
+    """A config describes an encoder or an encoder-decoder, which keeps no cache as a decoder does."""
 
 
 class PresetError(KvplanError):

@@ -14,6 +14,7 @@ from kvplan.errors import (
     ConfigError,
     InputError,
     KvplanError,
+    NotADecoderError,
     UnknownNameError,
     UnsupportedConfigError,
     nearest_names,
@@ -21,7 +22,7 @@ from kvplan.errors import (
     shorten,
 )
 from kvplan.importer.decoder import Parts
-from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses
+from kvplan.importer.estimate import TEXT_KEYS, estimate_notes, guesses, require_decoder
 from kvplan.importer.families import Family, families
 from kvplan.importer.files import json_object, read_start
 from kvplan.importer.headers import Index, read_index
@@ -118,6 +119,8 @@ def _told_of(config: object) -> Iterator[None]:
 def _read(asked: _Asked, measure: str, estimate: bool) -> _Found:
     try:
         return _READERS[measure](asked)
+    except NotADecoderError:
+        raise
     except UnsupportedConfigError as refusal:
         if not estimate:
             raise
@@ -257,6 +260,7 @@ _READERS: dict[str, Callable[[_Asked], _Found]] = {
 
 def _estimated(asked: _Asked, reader: Callable[[_Asked], _Found], refusal: UnsupportedConfigError) -> _Found:
     """The nearest config that `reader` can count. Raises `refusal` where there is none."""
+    require_decoder(asked.data)
     for data, reason in guesses(asked.data):
         try:
             found = reader(_Asked(data, None, asked.dtype))

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kvplan.errors import ConfigError, KvplanError, shorten
+from kvplan.errors import ConfigError, KvplanError, NotADecoderError, shorten
 from kvplan.importer.decoder import CONTEXT_KEYS, HEAD_KEYS, HIDDEN_KEYS, LAYER_KEYS
 from kvplan.importer.families import families
 from kvplan.importer.view import ConfigView
@@ -36,6 +36,18 @@ _LLAMA_OPTIONAL = {
     "tie_word_embeddings": ("tie_word_embeddings",),
     "torch_dtype": ("torch_dtype", "dtype"),
 }
+
+
+def require_decoder(data: Mapping[str, Any]) -> None:
+    """Raise NotADecoderError where `data` says itself that it is an encoder or an encoder-decoder."""
+    classes = data.get("architectures")
+    named = [str(name) for name in classes] if isinstance(classes, list) else []
+    if data.get("is_encoder_decoder") is True or any(name.endswith("MaskedLM") for name in named):
+        kind = shorten(repr(data.get("model_type")))
+        raise NotADecoderError(
+            f"config.json: {kind} is an encoder or an encoder-decoder, which keeps no cache as a decoder does: not "
+            "even an estimate of it would mean anything; decoder language models are read"
+        )
 
 
 def guesses(data: Mapping[str, Any]) -> Iterator[Guess]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from kvplan.attention import LayerCache
 from kvplan.dtypes import StorageFormat
-from kvplan.errors import ConfigError, UnsupportedConfigError, shorten
+from kvplan.errors import ConfigError, NotADecoderError, UnsupportedConfigError, shorten
 from kvplan.importer.decoder import CONTEXT_KEYS, MAX_LAYERS, Parts
 from kvplan.importer.harmless import why_harmless
 from kvplan.importer.measured_cache import layer_caches
@@ -394,7 +394,8 @@ def _refuse_errors(answer: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         "busy": "others wait for their measurement already; try again in a minute",
     }
     kind = str(answer["error"])
-    raise UnsupportedConfigError(f"config.json: cannot be measured: {sentences.get(kind, 'an unknown reason')}")
+    raised = NotADecoderError if kind in ("encoder", "encoder-decoder") else UnsupportedConfigError
+    raise raised(f"config.json: cannot be measured: {sentences.get(kind, 'an unknown reason')}")
 
 
 def _checked(answer: Mapping[str, Any]) -> Mapping[str, Any]:

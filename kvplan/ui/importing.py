@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from kvplan import charts
-from kvplan.errors import InputError, KvplanError, UnsupportedConfigError, shorten
+from kvplan.errors import InputError, KvplanError, NotADecoderError, UnsupportedConfigError, shorten
 from kvplan.explain import count_layers, layer_strip, layer_words
 from kvplan.importer import import_config
 from kvplan.importer.estimate import TEXT_KEYS
@@ -69,6 +69,9 @@ def read(asked: Asked, dtype: str | None) -> Model | None:
     """
     try:
         return exact(asked, dtype)
+    except NotADecoderError as refusal:
+        words.show_error(refusal, "Not a decoder")
+        return None
     except UnsupportedConfigError as refusal:
         words.show_error(refusal, "No exact figure for this config")
         if not st.checkbox("Treat it as an estimate", key=ESTIMATE, persist_state="session"):

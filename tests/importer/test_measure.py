@@ -30,7 +30,7 @@ from kvplan.attention import (
     SlidingLatentAttention,
 )
 from kvplan.dtypes import WEIGHT_FORMATS
-from kvplan.errors import ConfigError, InputError, UnsupportedConfigError
+from kvplan.errors import ConfigError, InputError, NotADecoderError, UnsupportedConfigError
 from kvplan.importer import import_config, measure
 from kvplan.importer.measure import measure_config
 from kvplan.importer.measure_worker import unknown_keys
@@ -418,6 +418,22 @@ def test_what_cannot_be_measured_is_refused_by_name(config: dict[str, Any], reas
     needs_libraries()
     with pytest.raises(UnsupportedConfigError, match=reason):
         measure_config(config)
+
+
+@pytest.mark.parametrize("measure", ["never", "auto"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 64, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 100},
+        {"model_type": "t5", "is_encoder_decoder": True, "d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 96,
+         "vocab_size": 100},
+    ],
+)  # fmt: skip
+def test_an_encoder_is_refused_even_where_an_estimate_is_accepted(config: dict[str, Any], measure: str) -> None:
+    needs_libraries()
+    with pytest.raises(NotADecoderError, match=r"keeps no cache|encoder-decoder"):
+        import_config(config, measure=measure, estimate=True)
 
 
 def wrapper(**vision: Any) -> dict[str, Any]:
