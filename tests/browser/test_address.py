@@ -21,17 +21,24 @@ OWN = kvplan.define_model(
 TEXTS = "[data-testid=stMain] [data-testid=stText]"
 
 
-def shows(visitor, *scenarios):
-    """Whether the address is, or soon becomes, exactly the link of these."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        try:
-            if from_comparison_link(visitor.page.url) == scenarios:
-                return True
-        except kvplan.KvplanError:
-            pass  # not yet
+def soon(visitor, look, expected):
+    """Whether what is looked at is, or on a busy machine soon becomes, what is expected."""
+    end = time.monotonic() + 20
+    while (found := look()) != expected and time.monotonic() < end:
         visitor.page.wait_for_timeout(50)
-    return False
+    return found == expected
+
+
+def shows(visitor, *scenarios):
+    """Whether the address is exactly the link of these."""
+    return soon(visitor, lambda: opened(visitor.page.url), scenarios)
+
+
+def opened(address):
+    try:
+        return from_comparison_link(address)
+    except kvplan.KvplanError:
+        return None  # not yet
 
 
 def entries(visitor):
@@ -80,7 +87,7 @@ def test_the_address_is_complete_from_the_first_moment_and_follows_each_widget_w
     visitor.choose("ctx", "8k")
     visitor.choose("model", "gemma-3-27b")
     assert shows(visitor, LLAMA.with_changes(model="gemma-3-27b"))
-    assert query(visitor)["mfp"] == [to_fields(GEMMA)["mfp"]]
+    assert soon(visitor, lambda: query(visitor).get("mfp"), [to_fields(GEMMA)["mfp"]])
     assert entries(visitor) == before
 
 
@@ -99,7 +106,7 @@ def test_what_a_page_itself_asks_stands_beside_the_link_without_an_entry(visit):
     visitor.page.get_by_text("Which GPU?").click()
     visitor.figure("fleet")
     visitor.settle()
-    assert query(visitor)["q"] == ["Which GPU?"]
+    assert soon(visitor, lambda: query(visitor).get("q"), ["Which GPU?"])
     assert shows(visitor, LLAMA)
     assert entries(visitor) == before
 
@@ -109,7 +116,7 @@ def test_what_a_button_changes_makes_no_entry_either(visit):
     before = entries(visitor)
     click(visitor, "Next step")
     click(visitor, "Next step")
-    assert query(visitor)["lab_step"] == ["2"]
+    assert soon(visitor, lambda: query(visitor).get("lab_step"), ["2"])
     assert entries(visitor) == before
 
 
@@ -126,17 +133,17 @@ def test_back_returns_to_the_page_with_its_values_and_forward_too(visit):
     go(visitor, "Users")
     visitor.choose("ctx", "64k")
     back(visitor)
-    assert visitor.page.locator(".st-key-fleet").count() == 1
-    assert query(visitor)["q"] == ["Which GPU?"]
-    assert held(visitor, "ctx") == "32k"
+    assert soon(visitor, visitor.page.locator(".st-key-fleet").count, 1)
+    assert soon(visitor, lambda: query(visitor).get("q"), ["Which GPU?"])
+    assert soon(visitor, lambda: held(visitor, "ctx"), "32k")
     back(visitor)
-    assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence
+    assert soon(visitor, visitor.heading, kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence)
     assert shows(visitor, LLAMA.with_changes(context_length=32768))
-    visitor.page.go_forward()
-    visitor.page.go_forward()
-    visitor.page.wait_for_timeout(600)
-    visitor.settle()
-    assert held(visitor, "ctx") == "64k"
+    for heading in ("Cheapest", "Users"):
+        visitor.page.go_forward()
+        visitor.page.locator("h2", has_text=heading).first.wait_for()
+        visitor.settle()
+    assert soon(visitor, lambda: held(visitor, "ctx"), "64k")
     assert visitor.page.locator(TEXTS, has_text="Not everything").count() == 0
 
 
@@ -146,7 +153,7 @@ def test_back_brings_back_an_own_model(visit):
     visitor.choose("model", "gemma-3-27b")
     back(visitor)
     assert shows(visitor, kvplan.Scenario(OWN, "h100-sxm-80gb"))
-    assert visitor.heading() == kvplan.plan(kvplan.Scenario(OWN, "h100-sxm-80gb")).sentence
+    assert soon(visitor, visitor.heading, kvplan.plan(kvplan.Scenario(OWN, "h100-sxm-80gb")).sentence)
 
 
 # ------------------------------------------------------------------------------------------------------- other browsers
@@ -156,10 +163,12 @@ def test_the_address_of_a_changed_link_opens_the_same_numbers_in_another_browser
     first = visit(f"/{kvplan.to_link(GEMMA)}")
     first.choose("ctx", "64k")
     second = visit(relative(first))
-    assert second.heading() == first.heading() == kvplan.plan(GEMMA.with_changes(context_length=65536)).sentence
-    assert second.figure("memory") == first.figure("memory")
-    assert second.figure("curve") == first.figure("curve")
-    assert relative(second) == relative(first)
+    sentence = kvplan.plan(GEMMA.with_changes(context_length=65536)).sentence
+    assert soon(first, first.heading, sentence)
+    assert soon(second, second.heading, sentence)
+    assert soon(second, lambda: second.figure("memory"), first.figure("memory"))
+    assert soon(second, lambda: second.figure("curve"), first.figure("curve"))
+    assert soon(second, lambda: relative(second), relative(first))
 
 
 def test_the_link_of_the_share_page_opens_the_same_numbers_in_another_browser(visit):
@@ -170,7 +179,7 @@ def test_the_link_of_the_share_page_opens_the_same_numbers_in_another_browser(vi
     link = first.page.locator("[data-testid=stCode] code").inner_text().replace("\n", "")
     assert kvplan.from_link(link) == GEMMA.with_changes(context_length=65536)
     second = visit(link.removeprefix(first.server.url))
-    assert second.figure("memory") == numbers
+    assert soon(second, lambda: second.figure("memory"), numbers)
 
 
 def test_an_own_model_survives_reloading_and_opens_in_another_browser(visit):
@@ -179,7 +188,7 @@ def test_an_own_model_survives_reloading_and_opens_in_another_browser(visit):
     numbers, address = first.figure("memory"), first.page.url
     first.page.reload()
     first.settle()
-    assert first.figure("memory") == numbers
+    assert soon(first, lambda: first.figure("memory"), numbers)
     assert first.page.url == address
     assert visit(relative(first)).figure("memory") == numbers
     assert kvplan.from_link(address).model == OWN
@@ -196,7 +205,7 @@ def test_a_page_whose_session_the_server_has_lost_opens_again_from_its_address(v
     )
     visitor.page.wait_for_load_state()
     visitor.settle()
-    assert held(visitor, "ctx") == "64k"
+    assert soon(visitor, lambda: held(visitor, "ctx"), "64k")
 
 
 def test_what_of_an_address_is_not_used_is_said_once(visit):
@@ -222,8 +231,8 @@ def test_a_kept_scenario_stands_beside_the_changed_one_and_the_address_opens_bot
     cache = next(trace for trace in bars if trace["name"] == "KV cache")
     assert [cell[0] for cell in cache["customdata"]] == [kvplan.plan(s).cache_bytes for s in (changed, LLAMA)]
     second = visit(relative(first))
-    assert second.figure("compared") == bars
-    assert relative(second) == relative(first)
+    assert soon(second, lambda: second.figure("compared"), bars)
+    assert soon(second, lambda: relative(second), relative(first))
 
 
 def test_back_brings_back_a_comparison(visit):
@@ -302,7 +311,7 @@ def test_a_sweep_is_downloaded_with_the_figure_on_screen_and_a_link_that_opens_t
     text = download.value.path().read_text()
     link = text.split("<code id='link'>")[1].split("</code>")[0].replace("&amp;", "&")
     second = visit(link.removeprefix(first.server.url))
-    assert second.figure("fleet") == bars
+    assert soon(second, lambda: second.figure("fleet"), bars)
     assert bars[0]["y"][0] in text
 
 
