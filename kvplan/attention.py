@@ -89,7 +89,7 @@ class StatePart:
     rows     heads or channels; tensor parallelism divides them unless `copied`
     width    values of one row
     storage  the format it is kept in; None: the plan's kv_dtype
-    entries  how often the rows stand there (tokens of an image)
+    entries  how often the rows stand there: tokens of an image, or whose inputs a convolution keeps
     """
 
     role: str
@@ -375,8 +375,9 @@ class RecurrentState(LayerCache):
 
     def _inputs(self, rows: int, channels: int) -> tuple[StatePart, ...]:
         """The last inputs of `rows` heads or groups of `channels` each; none where there are no rows."""
-        width = channels * self.conv_width
-        return (StatePart("convolution", rows, width, self.conv_storage),) if rows and width else ()
+        if not rows * channels * self.conv_width:
+            return ()
+        return (StatePart("convolution", rows, channels, self.conv_storage, entries=self.conv_width),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +397,7 @@ class ShortConvolution(LayerCache):
         return ()
 
     def state_parts(self) -> tuple[StatePart, ...]:
-        return (StatePart("convolution", self.channels, self.width, self.storage),)
+        return (StatePart("convolution", self.channels, 1, self.storage, entries=self.width),)
 
 
 @dataclass(frozen=True, slots=True)

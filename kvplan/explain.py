@@ -210,8 +210,8 @@ def _rows_word(rows: int, copied: bool, tensor_parallel: int) -> str:
 
 def _row_word(storage: StorageFormat, width: int) -> str:
     if storage.is_plain:
-        return f"{width:,} values × {storage.bytes_per_pack} B"
-    return f"{storage.row_bytes(width):,} B ({width:,} values in {storage.name})"
+        return f"{counted(width, 'value')} × {storage.bytes_per_pack} B"
+    return f"{storage.row_bytes(width):,} B ({counted(width, 'value')} in {storage.name})"
 
 
 def _entries_word(part: CachePart, tokens: int) -> str:

@@ -48,8 +48,8 @@ class StateRule:
     def apply(self, part: StatePart) -> StatePart:
         """`part` as the engine stores it. A convolution keeps kernel - 1 inputs, one fewer than transformers."""
         if part.role == "convolution":
-            width = max(1, part.width - 1 + self.extra_columns)
-            return replace(part, width=width, storage=self.conv or part.storage)
+            kept = max(1, part.entries - 1 + self.extra_columns)
+            return replace(part, entries=kept, storage=self.conv or part.storage)
         return replace(part, storage=self.state or part.storage)
 
 

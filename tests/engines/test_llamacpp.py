@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from kvplan.attention import CombinedCache, CrossAttention, FullAttention, LatentAttention, SlidingAttention
+from kvplan.attention import (
+    CombinedCache,
+    CrossAttention,
+    FullAttention,
+    LatentAttention,
+    RecurrentState,
+    SlidingAttention,
+)
 from kvplan.engines import engine_capacity
 from kvplan.engines.llamacpp import cache_type_name, kv_bytes, ollama_context
 from kvplan.engines.overheads import compute_buffer
@@ -86,6 +93,14 @@ def test_states_are_float32_for_every_sequence() -> None:
     assert found.s_bytes == 2 * 36 * 32 * 128 * 128 * 4
     assert found.r_bytes == 2 * 36 * 3 * 8192 * 4
     assert found.total_bytes == found.kv_bytes + found.s_bytes + found.r_bytes
+
+
+def test_channels_that_heads_share_lose_one_input_each_as_the_others_do() -> None:
+    """Mamba-2 convolves x, and B and C of each group; kernel - 1 inputs are kept of all of them."""
+    mamba2 = RecurrentState(128, 64 * 128, None, 8192, 4, None, conv_groups=8, group_channels=2 * 128)
+    found = kv_bytes(model((24, mamba2), (4, FULL)), 4096, slots=2)
+    assert found.r_bytes == 2 * 24 * (4 - 1) * (8192 + 2 * 8 * 128) * 4
+    assert found.s_bytes == 2 * 24 * 128 * 64 * 128 * 4
 
 
 def test_a_layer_of_both_kinds_has_both() -> None:

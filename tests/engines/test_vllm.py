@@ -163,6 +163,12 @@ def test_states_raise_the_attention_block_until_its_page_holds_them() -> None:
     assert found.request_blocks == 8 + 3  # 4,096 tokens in blocks of 528, and a state in each of 3 groups
 
 
+def test_the_groups_of_mamba_2_lose_one_input_of_their_convolution_as_its_heads_do() -> None:
+    mamba2 = RecurrentState(80, 64 * 128, None, 5120, 4, None, conv_groups=1, group_channels=2 * 128)
+    state = 80 * 64 * 128 * 2 + (4 - 1) * (5120 + 2 * 128) * 2
+    assert ask(model((64, mamba2), model_type="mamba2"), GIB, max_model_len=4096).bytes_per_block == 64 * state
+
+
 def test_drafts_and_prefix_caching_hold_more_states() -> None:
     made = model((24, STATE), (8, FullAttention(4, 256)))
     plain = ask(made, 10 * GIB, max_model_len=4096).request_blocks
