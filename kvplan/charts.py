@@ -27,13 +27,16 @@ SERIES: tuple[tuple[str, str, str], ...] = (
     (BLUE, "solid", "circle"),
     (ORANGE, "dash", "square"),
     (GREEN, "dot", "diamond"),
-    (VERMILLION, "dashdot", "triangle-up"),
-    (PURPLE, "longdash", "cross"),
-    (SKY, "longdashdot", "x"),
-    (YELLOW, "solid", "star"),
-    (GREY, "dash", "pentagon"),
+    (PURPLE, "longdash", "triangle-up"),
+    (SKY, "longdashdot", "cross"),
+    (GREY, "12px,3px,3px,3px,3px,3px", "x"),
+    (VERMILLION, "3px,8px", "star"),
+    (YELLOW, "24px,4px", "pentagon"),
 )
-"""(colour, dash, marker) of the first, second ... line of a chart."""
+"""(colour, dash, marker) of the first, second ... line of a chart; none looks like the usable capacity."""
+
+CAPACITY = (VERMILLION, "dashdot")
+"""(colour, dash) of the usable capacity in every chart of lines."""
 
 MAX_TICKS = 9
 
@@ -297,7 +300,7 @@ def cache_against_weights(p: MemoryPlan, table: pd.DataFrame, unit: str = "GiB")
         ("KV cache", "cache_bytes", ORANGE, "solid"),
         ("Weights", "weight_bytes", BLUE, "dash"),
         ("Everything with overhead", "total_bytes", GREY, "dot"),
-        ("Usable capacity", "capacity_bytes", VERMILLION, "dashdot"),
+        ("Usable capacity", "capacity_bytes", *CAPACITY),
     )
     contexts = table["context_length"].to_numpy()
     traces = [_line(name, contexts, table[column].to_numpy(), unit, color, dash) for name, column, color, dash in lines]
@@ -318,16 +321,12 @@ def _curve_marks(p: MemoryPlan, unit: str) -> list[Figure]:
     context, crossover, longest = p.scenario.context_length, p.crossover_context_length, p.max_context_length
     marks = [_point("This plan", context, p.cache_bytes, unit, ORANGE, "circle")]
     if crossover is not None and crossover <= 2**22:
-        size = _cache_at(p, crossover)
+        size = p.fullest_stage(crossover).cache_bytes(crossover, p.scenario.batch_size)
         marks.append(_point("Crossover: cache as large as weights", crossover, size, unit, BLUE, "diamond"))
     if longest and longest <= 2**22:
-        size = p.stages[p.stage].total_bytes(longest, p.scenario.batch_size)
+        size = p.fullest_stage(longest).total_bytes(longest, p.scenario.batch_size)
         marks.append(_point("Longest context that fits", longest, size, unit, GREEN, "triangle-down"))
     return marks
-
-
-def _cache_at(p: MemoryPlan, context_length: int) -> int:
-    return p.stages[p.stage].cache_bytes(context_length, p.scenario.batch_size)
 
 
 def _line(name: str, x: Any, sizes: Any, unit: str, color: str, dash: str) -> Figure:
@@ -449,11 +448,11 @@ def named_bars(
 
 
 def context_axis(contexts: Iterable[int]) -> Figure:
-    """A log axis of context lengths whose ticks are powers of two."""
+    """A log axis of context lengths whose ticks are powers of two; its ends where there are not two of those."""
     values = np.asarray(list(contexts))
     low, high = int(values.min()), int(values.max())
     powers = [2**bits for bits in range((low - 1).bit_length(), high.bit_length())]
-    ticks = powers[:: -(-len(powers) // MAX_TICKS)]
+    ticks = powers[:: -(-len(powers) // MAX_TICKS)] if len(powers) > 1 else sorted({low, high})
     return axis("context length (tokens)") | {
         "type": "log",
         "tickmode": "array",

@@ -38,12 +38,16 @@ class Latent(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """`num_experts` routed experts in every layer, of which a token reads `num_experts_per_token`, and shared ones."""
+    """`num_experts` routed experts in every layer, of which a token reads `num_experts_per_token`, and shared ones.
+
+    num_dense_layers  first layers that have an MLP of `define_model`'s intermediate_size instead
+    """
 
     num_experts: int
     num_experts_per_token: int
     intermediate_size: int
     num_shared_experts: int = 0
+    num_dense_layers: int = 0
 
 
 class _Sizes(NamedTuple):
@@ -82,7 +86,7 @@ def define_model(
     num_params            where only the count is known: the weights are then an estimate, and marked as one
     window                tokens that window layers keep; None: full attention everywhere
     full_attention_every  with a window: every n-th layer is full attention; None: no layer is
-    experts, latent       mixture of experts in every layer, a kvplan.Experts; latent attention, a kvplan.Latent
+    experts, latent       mixture of experts, a kvplan.Experts; latent attention, a kvplan.Latent
 
     Raises InputError with the field, what was found and what is accepted.
     """
@@ -93,15 +97,18 @@ def define_model(
     caches = _caches(count, sizes, latent, window, full_attention_every)
     if num_params is None:
         _require_used(attention_bias, mlp_bias, intermediate_size, experts, latent)
-        inside = _layer_weights(sizes, intermediate_size, attention_bias, mlp_bias, experts, latent)
+        mixer = _mixer_weights(sizes, attention_bias, latent)
+        behind = _behind_weights(count, sizes.hidden, intermediate_size, mlp_bias, experts)
+        inside: list[Groups] = [(*mixer, *groups, *norm(sizes.hidden, count=2)) for groups in behind]
         outside = _outer_weights(sizes, vocab_size, tied_embeddings)
     else:
         _require_only_count(intermediate_size, vocab_size, experts, tied_embeddings, attention_bias, mlp_bias)
-        inside, outside = (), _counted_weights(whole_number(num_params, "num_params", high=MAX_PARAMS), sizes)
-    made = {cache: Layer(cache, inside, sizes.heads) for cache in caches}
+        inside, outside = [()] * count, _counted_weights(whole_number(num_params, "num_params", high=MAX_PARAMS), sizes)
+    kinds = list(zip(caches, inside, strict=True))
+    made = {kind: Layer(*kind, sizes.heads) for kind in kinds}
     return Model(
         name=clean_name(name, "model name"),
-        layers=tuple(made[cache] for cache in caches),
+        layers=tuple(made[kind] for kind in kinds),
         weights=outside,
         dtype=storage,
         hidden_size=sizes.hidden,
@@ -129,11 +136,15 @@ def _require_used(
     unused = {
         "attention_bias": attention_bias and latent is not None,
         "mlp_bias": mlp_bias and experts is not None,
-        "intermediate_size": width is not None and experts is not None,
+        "intermediate_size": width is not None and experts is not None and not experts.num_dense_layers,
     }
     for name in (name for name, is_unused in unused.items() if is_unused):
         other = "latent" if name == "attention_bias" else "experts"
-        raise InputError(f"{name} and {other} are both given; a defined model has one or the other")
+        both = ", or num_dense_layers to say how many layers come first without experts"
+        raise InputError(
+            f"{name} and {other} are both given; a defined model has one or the other"
+            + (both if name == "intermediate_size" else "")
+        )
 
 
 def _checked_latent(latent: Latent) -> Latent:
@@ -190,23 +201,21 @@ def _caches(
     return [full if (index + 1) % every == 0 else sliding for index in range(count)]
 
 
-def _layer_weights(
-    sizes: _Sizes,
-    width: int | None,
-    attention_bias: bool,
-    mlp_bias: bool,
-    experts: Experts | None,
-    latent: Latent | None,
-) -> Groups:
-    mixer = (
-        _attention_weights(sizes, attention_bias) if latent is None else _latent_weights(sizes, _checked_latent(latent))
-    )
-    behind = _mlp_weights(sizes.hidden, width, mlp_bias) if experts is None else _moe_weights(sizes.hidden, experts)
-    return (*mixer, *behind, *norm(sizes.hidden, count=2))
-
-
-def _attention_weights(sizes: _Sizes, bias: bool) -> Groups:
+def _mixer_weights(sizes: _Sizes, bias: bool, latent: Latent | None) -> Groups:
+    if latent is not None:
+        return _latent_weights(sizes, _checked_latent(latent))
     return attention(*sizes, q_bias=bias, k_bias=bias, v_bias=bias, out_bias=bias)
+
+
+def _behind_weights(
+    count: int, hidden: int, width: int | None, mlp_bias: bool, experts: Experts | None
+) -> list[Groups]:
+    """What stands behind the attention of each of `count` layers: an MLP, or experts."""
+    if experts is None:
+        return [_mlp_weights(hidden, width, mlp_bias)] * count
+    dense = whole_number(experts.num_dense_layers, "num_dense_layers", low=0, high=count - 1)
+    first = [_mlp_weights(hidden, width, bias=False)] * dense if dense else []
+    return [*first, *[_moe_weights(hidden, experts)] * (count - dense)]
 
 
 def _latent_weights(sizes: _Sizes, latent: Latent) -> Groups:

@@ -363,6 +363,10 @@ class MemoryPlan:
         guessed = scenario.model.is_estimate or (draft is not None and draft.is_estimate)
         return guessed or self.runtime.is_estimate or scenario.gpu.is_estimate
 
+    def fullest_stage(self, context_length: int) -> Usage:
+        """The pipeline stage that holds the most with `context_length` tokens in each sequence of the plan's batch."""
+        return max(self.stages, key=lambda usage: usage.total_bytes(context_length, self.scenario.batch_size))
+
     @property
     def bytes_per_token(self) -> int | Fraction:
         """Bytes that one more token of one sequence adds on this GPU, once all windows are full."""

@@ -15,6 +15,7 @@ import pandas as pd
 from kvplan.charts import (
     BELOW_TOOLBAR,
     BLUE,
+    CAPACITY,
     GREY,
     LEGEND,
     MAX_TICKS,
@@ -391,10 +392,10 @@ def cache_curves(curves: Sequence[Curve], unit: str = "GiB", scale: str = SCALES
     for curve, (color, dash, _) in zip(curves, SERIES, strict=False):
         traces.append(_line(f"Cache, {curve.label}", curve.table, "cache_bytes", unit, color, dash))
         if len(weights) > 1:
-            traces.append(_thin(_line(f"Weights, {curve.label}", curve.table, "weight_bytes", unit, color, "dot")))
+            traces.append(_thin(_line(f"Weights, {curve.label}", curve.table, "weight_bytes", unit, color, dash)))
     if len(weights) == 1:
         traces.append(_thin(_line("Weights", curves[0].table, "weight_bytes", unit, GREY, "dash")))
-    traces.append(_line("Usable capacity", curves[0].table, "capacity_bytes", unit, VERMILLION, "dashdot"))
+    traces.append(_line("Usable capacity", curves[0].table, "capacity_bytes", unit, *CAPACITY))
     traces += _crossover_marks(curves, unit, int(contexts[-1]))
     top = max(capacity, *weights) * 1.3 / UNIT_BYTES[unit]
     lowest = min(int(curve.table["cache_bytes"].min()) for curve in curves) / UNIT_BYTES[unit]
@@ -467,7 +468,7 @@ def _crossover_marks(curves: Sequence[Curve], unit: str, last: int) -> list[Figu
 
 def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, str, str]) -> Figure:
     p, (color, symbol, place) = curve.plan, look
-    size = p.stages[p.stage].cache_bytes(crossover, p.scenario.batch_size)
+    size = p.fullest_stage(crossover).cache_bytes(crossover, p.scenario.batch_size)
     return {
         "type": "scatter",
         "mode": "markers+text",
@@ -507,7 +508,7 @@ def total_lines(table: pd.DataFrame, along: str, by: str, unit: str = "GiB") -> 
             showlegend=True,
             legend=LEGEND | {"title": {"text": TITLES[by]}},
             yaxis=axis("% of the usable memory" if share else f"{unit} on each GPU") | {"range": [0, 1.3 * usable]},
-            shapes=[{"type": "line", **rule, "line": {"color": VERMILLION, "width": 3, "dash": "dashdot"}}],
+            shapes=[{"type": "line", **rule, "line": {"color": CAPACITY[0], "width": 3, "dash": CAPACITY[1]}}],
             annotations=[{"text": words, "y": usable, **note}],
         ),
     }

@@ -133,13 +133,27 @@ def test_the_curve_draws_the_sweeps_bytes_and_marks_the_crossover():
     assert crossing["customdata"][0][0] >= plan.weight_bytes
 
 
+def test_marks_lie_on_the_lines_where_stages_hold_different_numbers_of_layers():
+    """61 layers on two stages: the one that holds the most is another one at short contexts than at long ones."""
+    plan = planned("deepseek-v3", batch_size=10_000, pipeline_parallel=2)
+    table = kvplan.sweep(plan.scenario, context_length=[plan.crossover_context_length])
+    crossing = next(t for t in charts.cache_against_weights(plan, table)["data"] if t["name"].startswith("Crossover"))
+    assert crossing["customdata"][0][0] == table["cache_bytes"].item()
+
+
 def test_lines_of_one_chart_differ_in_dash_and_not_only_in_colour():
     plan = planned()
     table = kvplan.sweep(plan.scenario, context_length=[1024, 2048])
     dashes = [t["line"]["dash"] for t in charts.cache_against_weights(plan, table)["data"] if t["mode"] == "lines"]
     assert len(set(dashes)) == len(dashes)
-    assert len({(color, dash) for color, dash, _ in charts.SERIES}) == len(charts.SERIES)
+    looks = [charts.CAPACITY, *((color, dash) for color, dash, _ in charts.SERIES)]
+    assert len({dash for _, dash in looks}) == len(looks)
     assert len({symbol for _, _, symbol in charts.SERIES}) == len(charts.SERIES)
+
+
+@pytest.mark.parametrize(("contexts", "ticks"), [([1100, 1200], [1100, 1200]), ([5, 6, 7], [5, 7]), ([9], [9])])
+def test_an_axis_between_two_powers_of_two_has_its_ends_as_ticks(contexts, ticks):
+    assert charts.context_axis(contexts)["tickvals"] == ticks
 
 
 def test_context_ticks_are_powers_of_two_and_few():

@@ -77,6 +77,17 @@ def test_experts_stand_in_every_layer() -> None:
     assert model.num_params - model.num_active_params == 6 * 6 * 3 * 512 * 256
 
 
+def test_dense_layers_may_come_before_those_with_experts() -> None:
+    experts = Experts(8, 2, 256, 1)
+    everywhere, later = (
+        define(experts=experts, intermediate_size=None),
+        define(experts=experts._replace(num_dense_layers=2)),
+    )
+    behind = 8 * 512 + 8 * 3 * 512 * 256 + 3 * 512 * 256
+    assert later.num_params == everywhere.num_params + 2 * (3 * 512 * 1024 - behind)
+    assert [layer.num_experts for layer in later.layers] == [0, 0, 8, 8, 8, 8]
+
+
 def test_a_count_alone_makes_an_estimate_and_says_so() -> None:
     model = define(num_params=7_000_000_003, intermediate_size=None, vocab_size=None)
     assert model.num_params == 7_000_000_003
@@ -115,7 +126,9 @@ def test_an_absurd_size_is_refused_by_name(name: str, value: Any) -> None:
             {"num_params": 10**9, "intermediate_size": None, "vocab_size": None, "mlp_bias": True},
             "num_params and mlp_bias",
         ),
-        ({"experts": Experts(8, 2, 256)}, "intermediate_size and experts are both given"),
+        ({"experts": Experts(8, 2, 256)}, "intermediate_size and experts are both given.* num_dense_layers"),
+        ({"experts": Experts(8, 2, 256, 0, 6)}, "num_dense_layers is 6; it must be from 0 to 5"),
+        ({"experts": Experts(8, 2, 256, 0, 1), "intermediate_size": None}, "intermediate_size is missing"),
         ({"experts": Experts(8, 2, 256), "intermediate_size": None, "mlp_bias": True}, "mlp_bias and experts"),
         (
             {"experts": Experts(8, 9, 256), "intermediate_size": None},

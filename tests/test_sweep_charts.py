@@ -193,6 +193,8 @@ def test_lines_with_other_weights_have_their_own_line_of_weights():
     figure = cache_curves(curves(num_kv_heads=[32, 1]))
     names = [trace["name"] for trace in figure["data"] if trace["mode"] == "lines"]
     assert names == ["Cache, 32", "Weights, 32", "Cache, 1", "Weights, 1", "Usable capacity"]
+    dashes = [trace["line"]["dash"] for trace in figure["data"] if trace["mode"] == "lines"]
+    assert dashes == ["solid", "solid", "dash", "dash", "dashdot"]
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -56,6 +56,7 @@ EXPERTS = (
     Size("num_experts_per_token", "Experts that a token reads"),
     Size("expert_intermediate_size", "Width of one expert"),
     Size("num_shared_experts", "Shared experts"),
+    Size("num_dense_layers", "Dense layers first", None, "First layers with an MLP instead, as DeepSeek has them."),
 )
 LATENT = (
     Size("kv_lora_rank", "KV latent rank", None, "Multi-head latent attention, as DeepSeek has it."),
@@ -65,7 +66,7 @@ LATENT = (
     Size("q_lora_rank", "Query latent rank", None, "Empty: queries are projected directly."),
 )
 ALL_SIZES = (*SHAPE, *SIZES, *WINDOW, *EXPERTS, *LATENT)
-OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts"})
+OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts", "num_dense_layers"})
 MIXTURE, SLIDING, LATENTS = "Mixture of experts", "Sliding window", "Latent attention"
 FOLDED = {
     size.name: title for title, sizes in ((MIXTURE, EXPERTS), (SLIDING, WINDOW), (LATENTS, LATENT)) for size in sizes
@@ -190,6 +191,7 @@ def _experts(given: Mapping[str, Any]) -> Experts | None:
         given["num_experts_per_token"],
         given["expert_intermediate_size"],
         given["num_shared_experts"] or 0,
+        given["num_dense_layers"] or 0,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvplan.attention import LayerCache, SlidingAttention
 from kvplan.explain import kinds_sentence
-from kvplan.model import ROLES, Model
+from kvplan.model import ROLES, Layer, Model
 from kvplan.units import counted
 
 
@@ -18,15 +18,14 @@ def starting_values(model: Model) -> dict[str, Any]:
         "num_layers": model.num_layers,
         "hidden_size": model.hidden_size,
         "num_attention_heads": model.num_attention_heads,
-        "num_kv_heads": model.num_kv_heads,
+        "num_kv_heads": model.num_kv_heads or _first(caches, "num_kv_heads"),
         "context_limit": model.context_limit,
         "vocab_size": model.vocab_size,
         "tied_embeddings": model.tied_embeddings,
         "head_dim": _first(caches, "head_dim"),
-        "kv_lora_rank": _first(caches, "kv_lora_rank"),
-        "qk_rope_head_dim": _first(caches, "qk_rope_head_dim"),
         "window": windows[0].window if windows else None,
         "full_attention_every": _first_full(caches) if windows else None,
+        **_latent_sizes(model),
         **_widths(model),
     }
 
@@ -39,19 +38,46 @@ def _first_full(caches: list[LayerCache]) -> int | None:
     return next((index for index, cache in enumerate(caches, 1) if cache.kind == "full"), None)
 
 
-def _widths(model: Model) -> dict[str, int | None]:
-    """Widths of MLP and experts, read from the down projections."""
-    down = {
-        group.role: group
-        for group, _ in model.all_groups
-        if group.split == "columns" and group.role in ("mlp", "routed_experts")
-    }
-    mlp, routed = down.get("mlp"), down.get("routed_experts")
+LATENT_KINDS = frozenset({"latent", "sliding_latent", "indexed_latent"})
+
+
+def _latent_sizes(model: Model) -> dict[str, int | None]:
+    """Latent attention of the first layer that has it; widths of a head are read from its projections."""
+    heads = model.num_attention_heads
+    layer = next((layer for layer in model.layers if layer.cache.kind in LATENT_KINDS), None)
+    if layer is None or heads is None:
+        return {}
+    shapes = {group.role: (group.rows, group.columns) for group in layer.weights if group.columns > 1}
+    (query, rank), (_, value), rope = shapes["attention_q"], shapes["attention_o"], _of(layer, "qk_rope_head_dim")
     return {
-        "intermediate_size": mlp.columns if mlp else None,
-        "num_experts": routed.count if routed else None,
-        "num_experts_per_token": routed.active if routed else None,
-        "expert_intermediate_size": routed.columns if routed else None,
+        "kv_lora_rank": _of(layer, "kv_lora_rank"),
+        "qk_rope_head_dim": rope,
+        "qk_nope_head_dim": query // heads - rope,
+        "v_head_dim": value // heads,
+        "q_lora_rank": None if rank == model.hidden_size else rank,
+    }
+
+
+def _of(layer: Layer, name: str) -> int:
+    """A size of a layer's cache, whose kind has it."""
+    return int(getattr(layer.cache, name))
+
+
+def _widths(model: Model) -> dict[str, int | None]:
+    """Widths of MLP and experts, read from the down projections; an MLP beside experts is that of the first layers."""
+    down = {group.role: group for group, _ in model.all_groups if group.split == "columns"}
+    mlp, routed, shared = (down.get(role) for role in ("mlp", "routed_experts", "shared_experts"))
+    width = mlp.columns if mlp else None
+    if routed is None:
+        return {"intermediate_size": width}
+    dense = next(index for index, layer in enumerate(model.layers) if layer.num_experts) if width else 0
+    return {
+        "intermediate_size": width if dense else None,
+        "num_experts": routed.count,
+        "num_experts_per_token": routed.active,
+        "expert_intermediate_size": routed.columns,
+        "num_shared_experts": shared.columns // routed.columns if shared else None,
+        "num_dense_layers": dense or None,
     }
 
 

@@ -88,6 +88,30 @@ def test_starting_from_a_llama_preset_gives_the_same_model(app, name):
     assert f"Parameters and cache equal those of {load_model(name).name}." in page.texts()
 
 
+@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v2-lite", "minicpm3-4b", "kimi-k2"])
+def test_starting_from_a_latent_preset_gives_the_same_model(app, name):
+    page = on_define(app)
+    page.set(own_start=name)
+    assert f"Parameters and cache equal those of {load_model(name).name}." in page.texts()
+
+
+def test_starting_values_of_deepseek_are_those_of_its_config():
+    values = starting_values(load_model("deepseek-v3"))
+    assert [values[name] for name in ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")] == [
+        512, 64, 128, 128,
+    ]  # fmt: skip
+    assert [values[name] for name in ("q_lora_rank", "num_dense_layers", "intermediate_size")] == [1536, 3, 18432]
+    assert [values[name] for name in ("num_experts", "num_experts_per_token", "num_shared_experts")] == [256, 8, 1]
+
+
+@pytest.mark.parametrize("name", ["glm-4.5-air", "llama-4-maverick", "gemma-4-26b-a4b", "deepseek-v3.2", "jamba-v0.1"])
+def test_a_form_filled_from_a_preset_lacks_nothing_and_says_what_differs(app, name):
+    page = on_define(app)
+    page.set(own_start=name)
+    assert not page.errors()
+    assert any("a form cannot hold all" in text for text in page.texts())
+
+
 def test_starting_values_of_a_window_model_hold_its_pattern():
     values = starting_values(load_model("gemma-3-27b"))
     assert (values["window"], values["full_attention_every"]) == (1024, 6)
