@@ -9,7 +9,7 @@ from typing import Literal
 from kvplan.attention import CachePart, LayerCache, StatePart
 from kvplan.dtypes import KvDtype, StorageFormat
 from kvplan.errors import InputError
-from kvplan.model import Layer
+from kvplan.model import Layer, Model
 
 Kind = Literal["full", "window", "chunk", "state"]
 
@@ -85,3 +85,15 @@ def _kind(cache: LayerCache, limit: int | None) -> Kind:
 
 def _is_latent(part: CachePart) -> bool:
     return part.role.endswith(("latent", "rope")) or (part.role == "index" and part.copied)
+
+
+def index_notes(model: Model, kv: KvDtype) -> list[str]:
+    """Where index keys are kept narrower than the cache, so that more tokens fit than their resident bytes say."""
+    parts = (part for layer, _ in model.layer_runs if layer.cache.kind == "indexed_latent" for part in _index(layer))
+    if kv.name == "fp8" or not any(parts):
+        return []
+    return [f"index keys are kept in 8 bits whatever the cache dtype, narrower than a plan in {kv.name} counts them"]
+
+
+def _index(layer: Layer) -> list[CachePart]:
+    return [part for part in layer.cache.cache_parts() if part.role == "index"]

@@ -5,14 +5,14 @@ Read from `python/sglang/srt/model_executor/` and checked against public start-u
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from kvplan.dtypes import KvDtype
 from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.engines.capacity import EngineCapacity, Request, ceil_div, compute_dtype, longest_context, ratio
-from kvplan.engines.layers import CacheSpec, StateRule, layer_specs
+from kvplan.engines.layers import CacheSpec, StateRule, index_notes, layer_specs
 from kvplan.errors import InputError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import Layer, Stage
@@ -38,11 +38,15 @@ class SglangOptions:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Bytes of one token on the GPU that holds the most, full and window layers apart, and of one state."""
+    """Bytes of one token on the GPU that holds the most, full and window layers apart, and of one state.
+
+    held  tokens that one sequence keeps in the window pool at most
+    """
 
     full: int
     window: int
     state: int
+    held: int = 0
 
 
 def capacity(request: Request, options: SglangOptions) -> EngineCapacity:
@@ -55,20 +59,30 @@ def capacity(request: Request, options: SglangOptions) -> EngineCapacity:
     page = request.block_size or (SPARSE_PAGE_SIZE if _is_sparse(request) else PAGE_SIZE)
     state_share = _exact(options.mamba_full_memory_ratio, "mamba_full_memory_ratio") if cells.state else Fraction(0)
     for_tokens = request.pool_bytes / (1 + state_share)
+    state_pool = int(request.pool_bytes - for_tokens)
     tokens = int(for_tokens / per_token) // page * page
     need = ceil_div(request.max_model_len, page)
+    limits = [ratio(tokens // page, need), *_other_limits(request.max_model_len, cells, tokens * swa_ratio, state_pool)]
     return EngineCapacity(
         engine="sglang",
         pool_bytes=request.pool_bytes,
         num_blocks=tokens // page,
         tokens=tokens,
-        max_concurrency=ratio(tokens // page, need),
+        max_concurrency=min(limits),
         bytes_per_block=int(per_token * page),
         request_blocks=need,
         block_size=page,
         longest_context=longest_context(lambda length: ceil_div(length, page) * page, tokens),
-        notes=_notes(request, cells, swa_ratio, tokens, int(request.pool_bytes - for_tokens)),
+        notes=_notes(request, cells, swa_ratio, tokens, state_pool),
     )
+
+
+def _other_limits(length: int, cells: Cells, window_tokens: Fraction, state_pool: int) -> Iterator[float]:
+    """Requests that the pools of windows and of states admit; a window keeps at least what attention still reads."""
+    if cells.window and cells.full:
+        yield float(window_tokens / min(length, cells.held))
+    if cells.state:
+        yield float(state_pool // cells.state)
 
 
 def _exact(value: float, name: str) -> Fraction:
@@ -104,6 +118,7 @@ def _stage_cells(stage: Stage, request: Request, options: SglangOptions) -> Cell
         _sum_tokens(specs, "full"),
         _sum_tokens(specs, "window") + _sum_tokens(specs, "chunk"),
         sum(spec.state_bytes for spec in specs),
+        max(spec.tokens for spec in specs) if specs else 0,
     )
 
 
@@ -126,7 +141,7 @@ def _is_sparse(request: Request) -> bool:
 
 
 def _notes(request: Request, cells: Cells, swa_ratio: Fraction, tokens: int, state_pool: int) -> tuple[str, ...]:
-    found = []
+    found = index_notes(request.model, request.kv)
     if cells.window and cells.full:
         found.append(
             f"window layers have a pool of their own of {int(tokens * swa_ratio):,} tokens: a long prompt "

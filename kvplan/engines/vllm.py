@@ -20,7 +20,7 @@ from kvplan.engines.capacity import (
     parse_version,
     ratio,
 )
-from kvplan.engines.layers import CacheSpec, StateRule, layer_specs
+from kvplan.engines.layers import CacheSpec, StateRule, index_notes, layer_specs
 from kvplan.engines.vllm_packed import is_packed, packed_layout
 from kvplan.engines.vllm_pages import (
     BLOCK_SIZE,
@@ -228,7 +228,7 @@ def _version_notes(request: Request, version: Version) -> list[str]:
 
 def _notes(request: Request, options: VllmOptions, layout: Layout, version: Version) -> tuple[str, ...]:
     kinds = {group[0].spec.kind for group in layout.groups}
-    found = _version_notes(request, version)
+    found = _version_notes(request, version) + index_notes(request.model, request.kv)
     if len(layout.groups) > 1:
         found.append(
             f"{len(layout.groups)} groups of layers share one pool of blocks, so the printed cache size is not the "

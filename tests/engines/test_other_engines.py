@@ -30,6 +30,17 @@ def test_tensorrt_llm_counts_windows_like_full_layers_and_says_so() -> None:
     assert "counted like full attention" in found.notes[0]
 
 
+def test_tensorrt_llm_counts_the_state_of_each_sequence_and_says_so() -> None:
+    made = model((24, STATE), (8, FullAttention(4, 256)))
+    found = engine_capacity(made, engine="tensorrt-llm", pool_bytes=GIB, max_model_len=1000)
+    state = 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
+    assert found.tokens == GIB // (32 * 8 * 4096) * 32
+    assert found.max_concurrency == GIB / (1024 * 8 * 4096 + state)
+    assert found.notes == (
+        f"recurrent state takes {state:,} B for each sequence besides its blocks, out of the same memory",
+    )
+
+
 def test_tensorrt_llm_takes_a_fraction_of_what_is_left() -> None:
     assert pool_bytes(10 * GIB) == 9 * GIB
 

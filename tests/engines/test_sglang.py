@@ -53,6 +53,25 @@ def test_states_have_a_pool_of_their_own() -> None:
     assert f"{9 * GIB // state:,} sequences of {state:,} B" in found.notes[0]
 
 
+def test_requests_at_once_are_those_that_every_pool_admits() -> None:
+    """Of short requests the states or the windows run out before the tokens do."""
+    states = ask(model((24, STATE), (8, FullAttention(4, 256))), 19 * GIB, max_model_len=300)
+    assert states.tokens // 300 > states.max_concurrency == 9 * GIB // (24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2))
+    pool = 10_000 * (5 * 4096) + 8_000 * (25 * 4096)
+    windows = model((5, FULL), (25, WINDOW))
+    assert ask(windows, pool, max_model_len=500).max_concurrency == 8_000 / 500
+    assert ask(windows, pool, max_model_len=5_000).max_concurrency == 2  # 1,024 of 8,000 are no limit
+
+
+def test_index_keys_in_eight_bits_beside_a_wider_cache_are_said() -> None:
+    sparse = model((10, IndexedLatentAttention(512, 64, index_head_dim=128)))
+    found = ask(sparse, GIB)
+    assert found.bytes_per_block == 64 * 10 * (1152 + 132)
+    assert found.tokens * sparse.cache_bytes_per_token() > GIB
+    assert found.notes[0].startswith("index keys are kept in 8 bits whatever the cache dtype")
+    assert not any("index keys" in note for note in ask(sparse, GIB, kv_dtype="fp8").notes)
+
+
 def test_sparse_latent_models_page_64_tokens() -> None:
     sparse = model((10, IndexedLatentAttention(512, 64, index_head_dim=128)))
     found = ask(sparse, GIB, kv_dtype="fp8")
