@@ -20,7 +20,7 @@ from kvplan.ui.address import take_scenario
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, model_labels, own_id
 from kvplan.ui.page_address import read_address, write_address
-from kvplan.ui.starting import left_out, starting_values, without_place
+from kvplan.ui.starting import left_out, nearest_presets, starting_values, without_place
 from kvplan.units import format_params, parse_bytes
 
 MODEL, GPU, FILE = "a model", "a GPU", "a preset file"
@@ -134,6 +134,7 @@ def ask_model() -> None:
             persist_state="session", help="When only the count is known. The weights are then an estimate.",
         )  # fmt: skip
         slots["num_params"] = st.empty()
+        _offer_shapes(st.session_state[_key("billions")])
     else:
         slots |= ask_sizes(SIZES)
         st.checkbox("Embedding and output head are one tensor", key=_key("tied"), persist_state="session")
@@ -141,6 +142,31 @@ def ask_model() -> None:
     slots |= ask_folded(SLIDING, WINDOW)
     slots |= ask_folded(LATENTS, LATENT)
     finish_model(slots)
+
+
+def _offer_shapes(count: float | None) -> None:
+    """Layers and heads of published models near a number of billions: the cache follows from them alone."""
+    near = nearest_presets(billions(count)) if count else ()
+    if not near:
+        return
+    sizes = sorted(int(model.cache_bytes_per_token()) for model in near)
+    st.selectbox(
+        "Layers and heads of a model of about that size", [model.id for model in near], None, key="own_like",
+        placeholder="as given above", on_change=take_shape, format_func=model_labels(),
+    )  # fmt: skip
+    st.caption(
+        "The cache follows from layers, KV heads and head dimension, and the number of parameters does not tell them: "
+        f"these models keep from {words.size(sizes[0])} to {words.size(sizes[-1])} a token in bf16."
+    )
+
+
+def take_shape() -> None:
+    """Fill in the layers and heads of the chosen model, and nothing else."""
+    name, st.session_state["own_like"] = st.session_state["own_like"], None
+    if name is not None:
+        values = starting_values(find_model(name))
+        for size in SHAPE:
+            st.session_state[_key(size.name)] = values.get(size.name)
 
 
 def ask_folded(title: str, sizes: tuple[Size, ...]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kvplan.attention import LayerCache, SlidingAttention
 from kvplan.explain import kinds_sentence
 from kvplan.model import ROLES, Layer, Model
+from kvplan.presets import list_models, load_model, readable
 from kvplan.units import counted
 
 
@@ -79,6 +81,20 @@ def _widths(model: Model) -> dict[str, int | None]:
         "num_shared_experts": shared.columns // routed.columns if shared else None,
         "num_dense_layers": dense or None,
     }
+
+
+NEAREST = 5
+
+
+def nearest_presets(num_params: int) -> tuple[Model, ...]:
+    """The presets of full attention without experts or towers whose number of parameters is the nearest."""
+    plain = [model for model in readable(list_models(), load_model).presets if _is_plain(model)]
+    return tuple(sorted(plain, key=lambda model: (abs(math.log(model.num_params / num_params)), model.id))[:NEAREST])
+
+
+def _is_plain(model: Model) -> bool:
+    full = all(layer.cache.kind == "full" for layer in model.layers)
+    return full and not model.has_experts and set(model.params_by_tower) == {"text"}
 
 
 FORM_KINDS = frozenset({"full", "sliding", "latent"})

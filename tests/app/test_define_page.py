@@ -4,7 +4,7 @@ import pytest
 
 import kvplan
 from kvplan.presets import dump_toml, gpu_to_table, load_gpu, load_model, model_to_table
-from kvplan.ui.starting import left_out, starting_values, without_place
+from kvplan.ui.starting import left_out, nearest_presets, starting_values, without_place
 
 
 def on_define(app, **address):
@@ -50,6 +50,22 @@ def test_parameters_in_billions_make_an_estimate_that_looks_like_one(app):
     weights = page.figure("Memory of one GPU")["data"][0]
     assert weights["name"] == "Weights, est. 5.59 GiB"
     assert weights["marker"]["pattern"]["fillmode"] == "replace"
+
+
+def test_layers_and_heads_of_a_model_of_that_size_are_taken_where_the_count_alone_is_known(app):
+    page = on_define(app)
+    page.set(own_how="parameters in billions")
+    page.set(own_billions=70.0)
+    page.set(own_like="llama-3.1-70b")
+    assert [page.value(f"own_{name}") for name in ("num_layers", "hidden_size", "num_kv_heads")] == [80, 8192, 8]
+    assert page.metric("Parameters, an estimate") == "70.0 B"
+    assert page.metric("Cache a token, bf16") == "320.0 KiB"  # 2 × 80 layers × 8 heads × 128 × 2 B
+
+
+def test_models_near_a_count_have_full_attention_and_no_experts():
+    assert nearest_presets(13 * 10**9)[0].id == "llama-2-13b"
+    assert {model.id for model in nearest_presets(70 * 10**9)} >= {"llama-3-70b", "llama-3.1-70b", "qwen-72b"}
+    assert all(layer.cache.kind == "full" for model in nearest_presets(10**9) for layer in model.layers)
 
 
 @pytest.mark.parametrize(
