@@ -244,6 +244,21 @@ def test_a_start_up_log_is_laid_beside_the_plan(capsys: pytest.CaptureFixture[st
     assert "differs" not in out
 
 
+def test_only_a_whole_overhead_of_a_log_is_offered_to_a_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    graphs = "INFO Graph capturing finished in 15 secs, took 1.12 GiB\n"
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG + graphs)
+    _, out, _ = run(capsys, "log", str(path), "--model", "qwen2-7b")
+    assert "CUDA graphs 1.12 GiB; it does not state activation peak and CUDA context and communication" in out
+    assert "--overhead" not in out
+    path.write_text(LOG + "model weights take 14.20GiB; non_torch_memory takes 0.50GiB; "
+                    "PyTorch activation peak memory takes 1.50GiB\n")  # fmt: skip
+    _, out, _ = run(capsys, "log", str(path), "--model", "qwen2-7b")
+    assert f"plan with --overhead {2 * 2**30}" in out
+
+
 def test_text_that_is_no_log_is_refused_politely(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "poem.txt"
     path.write_text("roses are red")

@@ -10,6 +10,7 @@ from kvplan.check import check_directory
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
 from kvplan.engines.compare import Line, compare
 from kvplan.engines.log import MAX_LOG_BYTES, LogFigures, overhead_total, overheads_of, read_log
+from kvplan.engines.overheads import LABELS
 from kvplan.engines.recognise import preset_of
 from kvplan.errors import InputError, shorten
 from kvplan.library import KINDS
@@ -81,11 +82,16 @@ def _line_text(line: Line) -> str:
 
 
 def _overhead_lines(figures: LogFigures) -> list[str]:
-    total = overhead_total(figures)
-    if total is None:
+    """What the log states. Only a sum of all that runs beside weights and cache stands for a plan's overhead."""
+    parts = {part.name: format_bytes(part.typical) for part in overheads_of(figures)}
+    if not parts:
         return []
-    parts = ", ".join(f"{part.name} {format_bytes(part.typical)}" for part in overheads_of(figures))
-    return [f"  overhead of this log: {parts}; plan with --overhead {total}"]
+    missing = [] if "other" in parts else [name for name in ("activation", "non_torch") if name not in parts]
+    stated = ", ".join(f"{LABELS[name]} {size}" for name, size in parts.items())
+    if missing:
+        words = " and ".join(LABELS[name] for name in missing)
+        return [f"  overhead of this log: {stated}; it does not state {words}, so this is not all"]
+    return [f"  overhead of this log: {stated}; plan with --overhead {overhead_total(figures)}"]
 
 
 # --------------------------------------------------------------------------------------------------------- parity

@@ -162,6 +162,7 @@ def _pool_slack(figures: LogFigures) -> int:
 def _paged_lines(figures: LogFigures, model: Model, given: Mapping[str, Any]) -> Iterator[Line]:
     settings, pool = log_settings(figures, given), _pool_bytes(figures)
     if pool is None:
+        yield from _lines_without_pool(figures, model, settings)
         return
     slack = _pool_slack(figures)
     try:
@@ -173,6 +174,29 @@ def _paged_lines(figures: LogFigures, model: Model, given: Mapping[str, Any]) ->
         yield _token_line(printed, answers, figures, model, settings)
     yield from _pool_lines(figures, answers)
     yield from _refusal_lines(figures, answers)
+
+
+def _lines_without_pool(figures: LogFigures, model: Model, settings: Mapping[str, Any]) -> Iterator[Line]:
+    """Tokens or blocks whose bytes the log does not say: no figure to compare, but the bytes that they take."""
+    label, unit = ("cache size", "tokens") if "tokens" in figures.values else ("GPU blocks", "blocks")
+    if (printed := figures.count("tokens") or figures.count("num_blocks")) is None:
+        return
+    try:
+        reason = f"the log does not say of how many bytes: {_bytes_taken(figures, model, settings)}"
+    except KvplanError as error:
+        reason = str(error)
+    yield Line(label, printed, None, unit, False, reason)
+
+
+def _bytes_taken(figures: LogFigures, model: Model, settings: Mapping[str, Any]) -> str:
+    found = engine_capacity(model, pool_bytes=0, **settings)
+    if (blocks := figures.count("num_blocks")) is not None:
+        size = blocks * found.bytes_per_block
+    elif (times := figures.number("max_concurrency")) is not None:
+        size = round(times * found.needed_bytes)
+    else:
+        size = -(-(figures.count("tokens") or 0) // found.block_size) * found.bytes_per_block
+    return f"of this model they take {format_bytes(size)} on each GPU"
 
 
 def _pool_lines(figures: LogFigures, answers: list[EngineCapacity]) -> Iterator[Line]:

@@ -280,12 +280,14 @@ _LLAMACPP = [
     *_table("llama.cpp", None, _first, {
         "type_k": r"(?:llama_kv_cache\w*: size|KV self size).*\bK \((\w+)\)",
         "type_k#2": r"KV self size.*c\^KV \((\w+)\)",
+        "type_k#3": r"\bKvCacheType:(\w+)",
         "type_v": r"(?:llama_kv_cache\w*: size|KV self size).*\bV \((\w+)\)",
         "unified": r"\bkv_unified += +(\w+)",
         "swa_full": r"using (full)-size SWA cache",
         "older": r"(KV self size)",
         "model": r"general\.name +str += +(.{1,120})",
         "model#2": r"general\.name +=+ +(.{1,120})",
+        "model#3": r"architecture=[\w-]+ file_type=\S+ name=\"([^\"]{1,120})\"",
         "architecture": r"(?:general\.architecture +str += +|print_info: arch += +)([\w-]+)",
         "quantization": r"file type += +(.{1,60})",
         "version": r"\bbuild: (\d+)",
@@ -347,7 +349,7 @@ _ABOUT_MEMORY = (
     "gpu_mem", "total_num_tokens", "server_args", "sglang", "KV self", "llama_kv_cache", "llama_memory",
     "buffer size", "MiB free", " n_", "kv_unified", "general.", "arch ", "file type", "build:", "kv cache",
     "kv self", "KvSize", "SWA cache", "layers to GPU", "model weights", "Graph memory", "kv_cache_size", "Mamba Cache",
-    "tokens per block", "loading weights", "max_batch_size", "TensorRT", "expert_parallel",
+    "tokens per block", "loading weights", "max_batch_size", "TensorRT", "expert_parallel", "file_type=",
 )  # fmt: skip
 """Every line with a figure has one of these: a quick sieve, since most lines of a long log are requests."""
 

@@ -205,6 +205,18 @@ def test_sglang_and_llamacpp_agree_as_well() -> None:
     assert by_label(compare(read_log(IK_LLAMA), published("deepseek-ai/DeepSeek-V3"), pad=32))["keys"].agrees
 
 
+def test_tokens_without_their_bytes_are_said_with_what_they_take() -> None:
+    """1,381 blocks of 16 tokens of 131,072 B; without blocks, 10.79 requests of 2,048 tokens."""
+    text = "INFO kv_cache_utils.py:395] # GPU blocks: 1381\n"
+    (line,) = compare(read_log(text), published("meta-llama/Llama-3.1-8B"))
+    assert (line.label, line.printed, line.planned) == ("GPU blocks", 1381, None)
+    assert line.reason == "the log does not say of how many bytes: of this model they take 2.70 GiB on each GPU"
+    text = "INFO vllm GPU KV cache size: 22,096 tokens\nMaximum concurrency for 2,048 tokens per request: 10.79x\n"
+    (line,) = compare(read_log(text), published("meta-llama/Llama-3.1-8B"))
+    assert (line.label, line.printed, line.planned) == ("cache size", 22096, None)
+    assert "they take 2.70 GiB on each GPU" in line.reason
+
+
 def test_a_refused_start_is_compared_too() -> None:
     found = by_label(compare(read_log(REFUSED), published("meta-llama/Llama-3.1-8B")))
     assert found["bytes that one request needs"].agrees  # 131,072 tokens x 131,072 B = 16 GiB

@@ -153,11 +153,13 @@ WORDINGS: list[tuple[str, str, str, dict[str, Any]]] = [
     ),
     (
         "Ollama", "llama.cpp",
+        'time=2025-11-02T10:11:12Z level=INFO source=ggml.go:136 msg="" architecture=qwen3 file_type=Q4_K_M name="Qwen3 32B" description="" num_tensors=707 num_key_values=27\n'
         'time=2025-11-02T10:11:12Z level=INFO source=runner.go:1172 msg=load request="{Operation:commit LoraPath:[] Parallel:2 BatchSize:512 FlashAttention:true KvSize:16384 KvCacheType:q8_0}"\n'
         'time=2025-11-02T10:11:13Z level=INFO source=device.go:240 msg="model weights" device=CUDA0 size="18.5 GiB"\n'
         'time=2025-11-02T10:11:13Z level=INFO source=device.go:251 msg="kv cache" device=CUDA0 size="1.2 GiB"\n'
         "time=2025-11-02T10:11:14Z level=INFO llama runner started\n",
-        {"n_ctx": 16384, "slots": 2, "kv_bytes": gib(1.2), "weight_bytes": gib(18.5)},
+        {"n_ctx": 16384, "slots": 2, "kv_bytes": gib(1.2), "weight_bytes": gib(18.5), "type_k": "q8_0",
+         "model": "Qwen3 32B"},
     ),
     (
         "TensorRT-LLM", "tensorrt-llm",
