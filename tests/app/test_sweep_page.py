@@ -125,6 +125,10 @@ def test_heading_and_table_name_each_lines_crossover(app):
     assert page.heading() == f"The cache passes the weights at {bf16} tokens with bf16 and {fp8} with fp8"
 
 
+def test_a_cache_that_passes_at_once_is_one_token(app):
+    assert asked(app, CROSSOVER, batch="1000000").heading() == "The cache passes the weights at 1 token"
+
+
 def test_a_cache_that_never_passes_says_so(app):
     page = asked(app, CROSSOVER, model="mamba2-2.7b")
     page.set(line="Sequences at once")
@@ -240,6 +244,23 @@ def test_any_two_settings_make_a_figure_and_the_table_of_exactly_its_points(app,
         for size in numbers(trace.get("customdata", []))
     ]
     assert sorted(drawn) == sorted(table["total_bytes"].tolist())
+
+
+def test_lines_that_never_fit_and_contexts_beyond_the_models_limit_are_said(app):
+    page = asked(app, PAIR)
+    page.set(across="Context length", up="GPU")
+    page.set(pair_gpu=["t4-16gb", "h100-sxm-80gb"], pair_context_length="16k,32k,256k")
+    assert kvplan.plan(LLAMA.with_changes(context_length=2**15)).fits
+    assert page.heading() == "Fits up to 32K tokens on h100-sxm-80gb; 1 line never fits"
+    assert "Contexts above 131,072 tokens are beyond what the model is made for." in [c.value for c in page.run.caption]
+
+
+def test_one_sequence_is_singular(app):
+    page = asked(app, PAIR, ctx="128k")
+    page.set(across="Sequences at once", up="KV cache precision")
+    page.set(pair_batch_size="1,8", pair_kv_dtype=["bf16"])
+    assert kvplan.plan(LLAMA.with_changes(context_length=2**17, batch_size=1)).fits
+    assert page.heading() == "Fits up to 1 sequence with bf16"
 
 
 def test_a_pair_of_settings_equals_the_sweep(app):

@@ -20,7 +20,7 @@ from kvplan.ui.axes import AXES, ask_values, pick_axis, value_words, values_word
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
 from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_terms
-from kvplan.units import parse_axis, parse_count
+from kvplan.units import counted, parse_axis, parse_count
 
 CURVE_CONTEXTS = ("128", "256", "512", *CONTEXTS, "2m", "4m")
 LINE_AXES = ("kv_dtype", "weight_dtype", "num_kv_heads", "batch_size", "tensor_parallel")
@@ -95,11 +95,11 @@ def _answer(column: str, found: list[tuple[Any, int | None]]) -> str:
     if not crossing:
         return "The cache never passes the weights"
     if len({at for _, at in found}) == 1:
-        return f"The cache passes the weights at {crossing[0][0]:,} tokens"
+        return f"The cache passes the weights at {counted(crossing[0][0], 'token')}"
     shown = crossing if len(crossing) <= MAX_NAMED else [crossing[0], crossing[-1]]
     named = values_words(column, [value for _, value in shown])
-    parts = [f"{at:,} {phrase}" for (at, _), phrase in zip(shown, named, strict=True)]
-    parts[0] = parts[0].replace(" ", " tokens ", 1)
+    sizes = [counted(shown[0][0], "token"), *(f"{at:,}" for at, _ in shown[1:])]
+    parts = [f"{size} {phrase}" for size, phrase in zip(sizes, named, strict=True)]
     never = " and never with the others" if len(crossing) < len(found) else ""
     if len(crossing) > MAX_NAMED:
         return f"The cache passes the weights from {parts[0]} to {parts[1]}{never}"

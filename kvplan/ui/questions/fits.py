@@ -15,7 +15,7 @@ from kvplan.sweep_charts import Largest, Panel, fit_map, largest_point
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import LABELS, ask_values, column_of, swept, value_words
-from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps, show_memory_sum, show_sweep
+from kvplan.ui.questions.shown import say_limit, show_answer, show_formula, show_gaps, show_memory_sum, show_sweep
 
 PANEL_AXES = ("kv_dtype", "num_kv_heads", "weight_dtype", "tensor_parallel")
 MAX_PANELS = 4
@@ -102,9 +102,7 @@ def _say_each(maps: list[Map], limit: int | None) -> None:
     if len(maps) == 1 and largest is not None and largest.equals:
         verb = "holds" if largest.equals == 1 else "hold"
         st.caption(f"{words.counted(largest.equals, 'other point')} of the map {verb} as many tokens.")
-    longest = max(int(one.table["context_length"].max()) for one in maps)
-    if limit is not None and longest > limit:
-        st.caption(f"Contexts above {limit:,} tokens are beyond what the model is made for.")
+    say_limit([int(one.table["context_length"].max()) for one in maps], limit)
 
 
 def _show_sums(scenario: Scenario, maps: list[Map]) -> None:

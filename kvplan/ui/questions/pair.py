@@ -12,7 +12,15 @@ from kvplan.plan import Scenario, plan
 from kvplan.sweep_charts import GROWING, Panel, axis_words, fit_map, largest_point, total_lines
 from kvplan.ui import words
 from kvplan.ui.axes import AXES, ask_values, pick_axis, swept, values_words
-from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_memory_sum, show_sweep
+from kvplan.ui.questions.shown import (
+    listed,
+    say_limit,
+    show_answer,
+    show_formula,
+    show_gaps,
+    show_memory_sum,
+    show_sweep,
+)
 
 MAX_NAMED = 3
 
@@ -29,6 +37,7 @@ def ask(scenario: Scenario) -> None:
     table, refused = swept(scenario, chosen)
     answer = _answer(table, first, second, scenario.model.context_limit)
     show_answer(answer, plan(scenario))
+    say_limit(chosen.get("context_length", ()), scenario.model.context_limit)
     figure = _figure(table, first, second, scenario)
     alt = f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}"
     words.show_chart(figure, alt, "pair")
@@ -73,11 +82,13 @@ def _answer(table: pd.DataFrame, first: str, second: str, limit: int | None) -> 
 def _reach(table: pd.DataFrame, along: str, by: str) -> str:
     """How far each line fits, the farthest first; of many, the farthest and the nearest."""
     farthest = table[table["fits"]].groupby(by, observed=True)[along].max().sort_values(ascending=False, kind="stable")
-    unit = "tokens" if along == "context_length" else "sequences"
-    reaches = axis_words(farthest, along)
+    word = "token" if along == "context_length" else "sequence"
+    first, *others = axis_words(farthest, along)
     named = values_words(by, list(farthest.index))
+    reaches = [f"{first} {word if first == '1' else word + 's'}", *others]
     parts = [f"{reach} {phrase}" for reach, phrase in zip(reaches, named, strict=True)]
-    parts[0] = parts[0].replace(" ", f" {unit} ", 1)
+    none = table[by].nunique() - len(parts)
+    never = f"; {words.counted(none, 'line')} never {'fits' if none == 1 else 'fit'}" if none else ""
     if len(parts) > MAX_NAMED:
-        return f"Fits up to {parts[0]}, and at the least {parts[-1]}"
-    return f"Fits up to {listed(parts)}"
+        return f"Fits up to {parts[0]}, and at the least {parts[-1]}{never}"
+    return f"Fits up to {listed(parts)}{never}"

@@ -41,6 +41,12 @@ def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
         words.show_warnings(p.warnings)
 
 
+def say_limit(contexts: Iterable[int], limit: int | None) -> None:
+    """Say it where some contexts are longer than the model is made for."""
+    if limit is not None and max(contexts, default=0) > limit:
+        st.caption(f"Contexts above {limit:,} tokens are beyond what the model is made for.")
+
+
 def show_gaps(refused: Iterable[Refusal]) -> None:
     """Why some combinations are not there; equal reasons once."""
     reasons: dict[str, list[str]] = {}
