@@ -20,7 +20,7 @@ from kvplan.engines.support import cache_dtypes
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario, plan
 from kvplan.presets import largest_node, list_gpus, load_gpu, readable
-from kvplan.suggest import WEIGHT_CHOICES, launch_of
+from kvplan.suggest import WEIGHT_CHOICES, has_kernels, launch_of
 from kvplan.units import counted, format_bytes
 
 MOST_TIMES = 64
@@ -158,7 +158,8 @@ def server_suggestions(now: Serving) -> tuple[ServerSuggestion, ...]:
 
 
 def _cache_dtype(search: _Search) -> ServerSuggestion | None:
-    names = cache_dtypes(search.engine, search.scenario.planned_model)
+    named = cache_dtypes(search.engine, search.scenario.planned_model)
+    names = (name for name in named if has_kernels(search.scenario.gpu, name))
     tried = (found for name in names for found in [search.serving(kv_dtype=name)] if found is not None)
     widest_first = sorted(tried, key=lambda found: -plan(found.scenario).cache_bytes)
     return search.first(
@@ -208,7 +209,7 @@ def _gpu(search: _Search) -> ServerSuggestion | None:
 
 
 def _gpu_words(scenario: Scenario) -> str:
-    many = f"{scenario.num_gpus:,} × " if scenario.num_gpus > 1 else "a "
+    many = f"{scenario.num_gpus:,} × " if scenario.num_gpus > 1 else "another GPU, "
     return f"Use {many}{scenario.gpu.name}"
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from kvplan.engines.launch import Launch
 from kvplan.engines.overheads import Overhead
 from kvplan.errors import KvplanError
+from kvplan.hardware import Gpu
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.presets import largest_node, list_gpus, load_gpu, readable
 from kvplan.units import counted, format_bytes
@@ -89,8 +90,14 @@ def _changed(scenario: Scenario, name: str, values: Iterable[object]) -> Iterato
         yield changed
 
 
+def has_kernels(gpu: Gpu, kv_dtype: str) -> bool:
+    """Whether a cache in `kv_dtype` is to be suggested: fp4 rows need a GPU that computes in fp4."""
+    return kv_dtype != "nvfp4" or not gpu.tflops or "fp4" in gpu.tflops
+
+
 def _cache_dtype(now: MemoryPlan) -> Suggestion | None:
-    choices = KV_CHOICES.get(now.scenario.engine, KV_CHOICES[None])
+    named = KV_CHOICES.get(now.scenario.engine, KV_CHOICES[None])
+    choices = [name for name in named if has_kernels(now.scenario.gpu, name)]
     widest_first = sorted(_changed(now.scenario, "kv_dtype", choices), key=lambda s: -plan(s).cache_bytes)
     return _first_that_fits("kv_dtype", ((s, f"Store the cache as {s.kv_dtype}") for s in widest_first))
 

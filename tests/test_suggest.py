@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,14 @@ def test_the_widest_cache_dtype_that_fits_is_suggested() -> None:
     assert found(asked)["kv_dtype"].scenario.kv_dtype == "fp8"  # 6 GiB
     tight = asked.with_changes(batch_size=6)  # 24 GiB at 16 bits, 12 at 8, 6.75 at 4.5
     assert found(tight)["kv_dtype"].scenario.kv_dtype == "nvfp4"
+
+
+def test_a_cache_in_fp4_is_suggested_only_where_the_gpu_computes_in_fp4() -> None:
+    asked = scenario(24, context_length=32768, batch_size=6)  # only 4 bits a value fit
+    hopper = replace(asked.gpu, tflops={"bf16": 989.0, "fp8": 1979.0})
+    assert "kv_dtype" not in found(asked.with_changes(gpu=hopper))
+    blackwell = replace(asked.gpu, tflops={"bf16": 2250.0, "fp4": 9000.0})
+    assert found(asked.with_changes(gpu=blackwell))["kv_dtype"].scenario.kv_dtype == "nvfp4"
 
 
 def test_only_cache_dtypes_that_the_engine_has_are_suggested() -> None:

@@ -33,6 +33,7 @@ class EngineCapacity:
     max_concurrency  requests of `max_model_len` that it admits at once
     bytes_per_block  bytes of one block, all layers together
     request_blocks   blocks that one request of `max_model_len` needs
+    request_rest     bytes that it takes besides its blocks: recurrent state in a pool of its own
     block_size       tokens of the smallest block
     longest_context  the longest request that the pool admits, found by search; None where it sets no limit
     notes            sentences that a user should read
@@ -50,6 +51,7 @@ class EngineCapacity:
     longest_context: int | None
     notes: tuple[str, ...] = ()
     replicas: int = 1
+    request_rest: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -64,7 +66,7 @@ class EngineCapacity:
     @property
     def needed_bytes(self) -> int:
         """Bytes that one request of `max_model_len` needs: what a refused start prints."""
-        return self.request_blocks * self.bytes_per_block
+        return self.request_blocks * self.bytes_per_block + self.request_rest
 
     @property
     def admits_one(self) -> bool:

@@ -30,9 +30,24 @@ def _with_pool(launch: Launch) -> tuple[PoolBudget, EngineCapacity]:
     return budget, capacity_of(launch, budget.pool_bytes)
 
 
+_OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory"
+"""While the weights are loaded: one GPU has less memory than its part of them takes."""
+
+
+def _too_heavy(budget: PoolBudget) -> bool:
+    return budget.weight_bytes > budget.visible_bytes
+
+
 def _vllm(launch: Launch) -> Iterator[str]:
     budget, found = _with_pool(launch)
+    if _too_heavy(budget):
+        yield _OUT_OF_MEMORY
+        return
     yield f"Model loading took {_gib(budget.weight_bytes, 4)} GiB memory"
+    if not budget.pool_bytes:
+        yield f"Available KV cache memory: {_gib(-budget.shortfall_bytes)} GiB"
+        yield "No available memory for the cache blocks"
+        return
     yield f"Available KV cache memory: {_gib(budget.pool_bytes)} GiB"
     if not found.admits_one:
         yield _refusal(launch, budget, found)
@@ -55,13 +70,22 @@ def _refusal(launch: Launch, budget: PoolBudget, found: EngineCapacity) -> str:
 
 def _sglang(launch: Launch) -> Iterator[str]:
     budget, found = _with_pool(launch)
+    if _too_heavy(budget):
+        yield _OUT_OF_MEMORY
+        return
     yield f"Load weight end. mem usage={_gib(budget.weight_bytes)} GB."
+    if not found.tokens:
+        yield "Not enough memory. Please try to increase --mem-fraction-static"
+        return
     yield f"KV Cache is allocated. #tokens: {found.tokens}, {_gib(budget.pool_bytes)} GB in all"
     yield f"max_total_num_tokens={found.tokens}, context_len={launch.context_length}"
 
 
 def _tensorrt(launch: Launch) -> Iterator[str]:
     budget, found = _with_pool(launch)
+    if _too_heavy(budget):
+        yield _OUT_OF_MEMORY
+        return
     yield (
         f"Allocated {_gib(budget.pool_bytes)} GiB for max tokens in paged KV cache ({found.tokens}), "
         f"{found.num_blocks} blocks of {found.block_size} tokens"

@@ -74,6 +74,7 @@ def capacity(request: Request, options: SglangOptions) -> EngineCapacity:
         block_size=page,
         longest_context=longest_context(lambda length: ceil_div(length, page) * page, tokens),
         notes=_notes(request, cells, swa_ratio, tokens, state_pool),
+        request_rest=cells.state,
     )
 
 

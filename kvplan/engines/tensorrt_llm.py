@@ -39,6 +39,7 @@ def capacity(request: Request) -> EngineCapacity:
             lambda length: ceil_div(length, block) * block * per_token + state, request.pool_bytes
         ),
         notes=_notes(request, state),
+        request_rest=state,
     )
 
 

@@ -164,6 +164,21 @@ def test_a_refused_start_says_what_one_request_needs() -> None:
     assert "estimated maximum model length is" in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("engine", "line"),
+    [
+        ("vllm", "No available memory for the cache blocks"),
+        ("sglang", "Not enough memory. Please try to increase --mem-fraction-static"),
+    ],
+)
+def test_where_nothing_is_left_for_a_cache_the_engine_stops_with_its_own_words(engine: str, line: str) -> None:
+    """14.96 GiB of weights: more than a fifth of 60 GiB, and less than all of it; 8 GiB hold no part of them."""
+    settings = {"memory_fraction": 0.2, "gpu": define_gpu(name="G", usable_bytes=60 * GIB)}
+    assert predicted_lines(launch(engine, **settings))[-1] == line
+    small = {**settings, "gpu": define_gpu(name="G", usable_bytes=8 * GIB)}
+    assert predicted_lines(launch(engine, **small)) == ("torch.OutOfMemoryError: CUDA out of memory",)
+
+
 def test_the_predicted_lines_read_back_as_a_log() -> None:
     figures = read_log("vLLM\n" + "\n".join(predicted_lines(launch("vllm", memory_fraction=0.5, **known(1)))))
     assert figures.count("tokens")

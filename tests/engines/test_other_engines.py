@@ -36,6 +36,7 @@ def test_tensorrt_llm_counts_the_state_of_each_sequence_and_says_so() -> None:
     state = 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
     assert found.tokens == GIB // (32 * 8 * 4096) * 32
     assert found.max_concurrency == GIB / (1024 * 8 * 4096 + state)
+    assert found.needed_bytes == 1024 * 8 * 4096 + state
     assert found.notes == (
         f"recurrent state takes {state:,} B for each sequence besides its blocks, out of the same memory",
     )

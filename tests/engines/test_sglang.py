@@ -57,6 +57,7 @@ def test_requests_at_once_are_those_that_every_pool_admits() -> None:
     """Of short requests the states or the windows run out before the tokens do."""
     states = ask(model((24, STATE), (8, FullAttention(4, 256))), 19 * GIB, max_model_len=300)
     assert states.tokens // 300 > states.max_concurrency == 9 * GIB // (24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2))
+    assert states.needed_bytes == 300 * 8 * 4096 + 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
     pool = 10_000 * (5 * 4096) + 8_000 * (25 * 4096)
     windows = model((5, FULL), (25, WINDOW))
     assert ask(windows, pool, max_model_len=500).max_concurrency == 8_000 / 500
