@@ -35,7 +35,6 @@ class PeakRule(NamedTuple):
 
 PEAK_RULES: dict[Version, PeakRule] = {
     (0, 0): PeakRule(SORTED_LOGITS_BYTES, together=False),
-    (0, 9): PeakRule(SORTED_LOGITS_BYTES, together=True),
     (0, 10): PeakRule(10, together=True),
 }
 """The rule of each version from there on; 10 B are the logits twice in float32 and once in 16 bits."""
