@@ -203,23 +203,34 @@ def budget_of(case: Case, stored: str | None = None) -> PoolBudget:
     return pool_budget(model, load_gpu(GPUS[row["gpu_name"]]), flags)
 
 
+POOL_MISSES = {
+    12: "the image tower's part of the profile run, which is not counted, raises its activation peak to 2.71 GiB",
+    70: "6.3 GiB beside weights and pool where 2.8 are typical: what Mamba-2's kernels take is not known here",
+}
+"""Rows that miss their pool by more than 15 %: why."""
+
+
 def test_the_pool_from_gpu_model_and_flags_alone_is_near_the_printed_one() -> None:
     print(f"\npool GiB: {'row':60s} {'printed':>8s} {'low':>7s} {'typical':>7s} {'high':>7s} {'error':>7s}")
-    errors, inside = [], 0
+    errors, inside, missed = [], 0, set()
     for case in budget_cases():
         found, pool = budget_of(case), case.row["available_kv_gib"]
         low, typical, high = (size / GIB for size in (found.low_bytes, found.pool_bytes, found.high_bytes))
         errors.append(abs(typical - pool) / pool)
+        missed |= {case.number} if errors[-1] > 0.15 else set()
         inside += low <= pool <= high
         print(f"  {case.name} {pool:8.2f} {low:7.2f} {typical:7.2f} {high:7.2f} {100 * (typical / pool - 1):6.1f}%")
     median, ninetieth = statistics.median(errors), percentile(errors, 0.9)
     print(f"measured over {len(errors)} rows: median error {median:.1%}, 90th percentile {ninetieth:.1%}; ", end="")
     print(f"{inside} pools lie between low and high")
+    for number, why in POOL_MISSES.items():
+        print(f"why row {number}: {why}")
     for number, why in sorted((OTHER_CHECKPOINT | BUSY).items()):
         print(f"left out: row {number}: {why}")
     assert len(errors) >= 20
     assert median <= 0.05
     assert ninetieth <= 0.15
+    assert missed == POOL_MISSES.keys()
 
 
 PRINTED_MISSES = {

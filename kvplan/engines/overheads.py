@@ -35,9 +35,14 @@ class PeakRule(NamedTuple):
 
 PEAK_RULES: dict[Version, PeakRule] = {
     (0, 0): PeakRule(SORTED_LOGITS_BYTES, together=False),
+    (0, 9): PeakRule(SORTED_LOGITS_BYTES, together=True),
     (0, 10): PeakRule(10, together=True),
 }
-"""The rule of each version from there on; 10 B are the logits twice in float32 and once in 16 bits."""
+"""The rule of each version from there on; 10 B are the logits twice in float32 and once in 16 bits.
+
+The rule of 0.9, whose usual engine is V1, rests on one log (its pool is 22 % too large without it). Started as V0,
+0.9 still peaks as the versions before: at 131,072 tokens of one batch 14.63 GiB, of which 14.50 are its forward.
+"""
 
 
 def peak_rule(version: Version) -> PeakRule:
