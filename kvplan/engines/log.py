@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from kvplan.engines.capacity import parse_version
 from kvplan.engines.overheads import COUNTS_GRAPHS, Overhead, measured
+from kvplan.engines.support import LABELS
 from kvplan.errors import InputError, quoted
 from kvplan.units import GIB, MIB
 
@@ -373,7 +374,9 @@ def read_log(text: str) -> LogFigures:
     engine = max(read, key=lambda name: (len(read[name][0]), signs[name]))
     values, digits = read[engine]
     if not values:
-        return LogFigures(None, {}, note=f"This mentions {engine}, but holds none of the lines about its memory.")
+        return LogFigures(
+            None, {}, note=f"This mentions {LABELS[engine]}, but holds none of the lines about its memory."
+        )
     return LogFigures(engine, values, digits, _note(engine, values))
 
 
@@ -454,7 +457,7 @@ def _half_digit(text: str, unit: int) -> int:
 
 def _note(engine: str, values: Mapping[str, Value]) -> str:
     about = f" of {values['model']}" if "model" in values else ""
-    return f"A start-up log of {engine}{about}: {len(values)} figures read."
+    return f"A start-up log of {LABELS[engine]}{about}: {len(values)} figures read."
 
 
 # ------------------------------------------------------------------------------------------------------ overheads

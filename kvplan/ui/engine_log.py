@@ -43,7 +43,7 @@ def show_log(scenario: Scenario) -> None:
         st.text("The log names no model that is known here. Choose the model above, and the plan is laid beside it.")
     else:
         _show_comparison(compare(figures, find_model(model), find_gpu(gpu) if gpu else None))
-    _show_overhead(scenario, figures)
+    _show_overhead(scenario, figures, model)
     _show_figures(figures)
 
 
@@ -116,8 +116,10 @@ def verdict(line: Line) -> str:
 # ------------------------------------------------------------------------------------------------------- overhead
 
 
-def _show_overhead(scenario: Scenario, figures: LogFigures) -> None:
+def _show_overhead(scenario: Scenario, figures: LogFigures, model: str | None) -> None:
     st.subheader("Overhead for the plan", anchor=False)
+    if model is not None and model != scenario.model.id:
+        st.text(f"The log is of {model} and the plan is of {scenario.model.name}: what they take may differ.")
     stated = overheads_of(figures)
     if not stated:
         st.text("The log does not say what activations, context and graphs take, so there is no figure for the plan.")

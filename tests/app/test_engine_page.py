@@ -302,6 +302,12 @@ def test_what_a_log_does_not_state_is_estimated_and_says_so(app):
     }
 
 
+def test_a_log_of_another_model_than_the_plan_says_so_beside_its_overhead(app):
+    other = "The log is of qwen2-7b and the plan is of Llama 3.1 8B: what they take may differ."
+    assert other in with_log(app, VLLM_LOG).texts()
+    assert other not in with_log(app, VLLM_LOG.replace("Qwen/Qwen2-7B-Instruct", "Llama-3.1-8B")).texts()
+
+
 def test_a_log_without_overheads_offers_none(app):
     page = with_log(app, LLAMACPP_LOG)
     assert not [button for button in page.run.button if button.key == "take_overhead"]

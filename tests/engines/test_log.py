@@ -156,7 +156,7 @@ def test_other_text_is_ignored_politely(text: str) -> None:
 def test_a_text_that_only_mentions_an_engine_says_so() -> None:
     assert (
         read_log("we use vLLM at work, any version").note
-        == "This mentions vllm, but holds none of the lines about its memory."
+        == "This mentions vLLM, but holds none of the lines about its memory."
     )
 
 
