@@ -21,7 +21,7 @@ from kvplan.library import (
     parse_preset,
     scenario_of,
 )
-from kvplan.presets import ScenarioPreset, load_file, shipped_file
+from kvplan.presets import ScenarioPreset, leads_outside, load_file, shipped_file, shipped_ids
 
 
 class Problem(NamedTuple):
@@ -121,18 +121,22 @@ class _Check:
                 shipped = shipped_file(kind.folder, name)
                 if shipped.is_file():
                     return load_file(shipped)
-            raise UnknownNameError(kind.name, name, known)
+                raise UnknownNameError(kind.name, name, sorted({*known, *shipped_ids(kind.folder)}))
+            raise PresetError(f"the {kind.name} {name} cannot be used: see what is wrong with its own file")
 
         return find
 
 
 def _read(file: Path) -> bytes:
-    """The bytes of a file, at most one more than a preset may have; a pipe would never end."""
+    """The bytes of a file; a pipe would never end, and a link out of the folder is never followed."""
     if not file.is_file():
         raise PresetError("is no plain file, so no kvplan reads it")
+    if leads_outside(file):
+        raise PresetError("is a link to a file outside of the library, so no kvplan reads it")
     try:
-        with file.open("rb") as opened:
-            return opened.read(MAX_PRESET_BYTES + 1)
+        if (size := file.stat().st_size) > MAX_PRESET_BYTES:
+            raise PresetError(f"has {size:,} bytes; a preset has at most {MAX_PRESET_BYTES:,}")
+        return file.read_bytes()
     except OSError as error:
         raise PresetError(f"cannot be read: {error.strerror}") from None
 
@@ -167,9 +171,9 @@ def _steps(message: str, table: Mapping[str, Any]) -> list[str | int]:
 
 def _mentioned(words: list[str], table: Mapping[str, Any]) -> list[str | int]:
     """The first setting of a scenario, else the first key of the file, that a message mentions."""
-    settings = table.get("fields")
-    inside = [word.lower() for word in words if isinstance(settings, Mapping) and word.lower() in settings]
-    return ["fields", inside[0]] if inside else next(([word] for word in words if word in table), [])
+    settings, lower = table.get("fields"), [word.lower() for word in words]
+    inside = [word for word in lower if isinstance(settings, Mapping) and word in settings]
+    return ["fields", inside[0]] if inside else next(([word] for word in lower if word in table), [])
 
 
 def _position(text: str, steps: list[str | int]) -> int:

@@ -7,6 +7,7 @@ whole comparison.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -167,18 +168,22 @@ def change_rows(found: Comparison) -> list[tuple[str, ...]]:
     return [("what", *found.letters), *((change.what, *change.words) for change in found.settings)]
 
 
-def part_rows(found: Comparison, write: Callable[[int], str] = format_exact_bytes) -> list[tuple[str, ...]]:
+def part_rows(
+    found: Comparison,
+    write: Callable[[int], str] = format_exact_bytes,
+    write_more: Callable[[int], str] = lambda more: f"{more:+,} B" if more else "0 B",
+) -> list[tuple[str, ...]]:
     """The parts of the memory: what, A, and of each other its bytes and how many more; the first row is the head."""
     head = ["what", "A"]
     for letter in found.letters[1:]:
         head += [letter, f"{letter} − A"]
-    return [tuple(head), *(_part_row(part, write) for part in found.parts)]
+    return [tuple(head), *(_part_row(part, write, write_more) for part in found.parts)]
 
 
-def _part_row(part: PartChange, write: Callable[[int], str]) -> tuple[str, ...]:
+def _part_row(part: PartChange, write: Callable[[int], str], write_more: Callable[[int], str]) -> tuple[str, ...]:
     row = [part.what, write(part.sizes[0])]
     for size, difference in zip(part.sizes[1:], part.differences[1:], strict=True):
-        row += [write(size), f"{difference:+,} B" if difference else "0 B"]
+        row += [write(size), write_more(difference)]
     return tuple(row)
 
 
@@ -295,13 +300,19 @@ def comparison_csv(found: Comparison, address: str = "") -> str:
     """A comparison as CSV of the columns section, what, and each scenario's with its difference from the first."""
     about = comparison_about(found, address)
     rows = [("input", *_spread(row)) for row in about.settings[1:]]
-    rows += [("bytes", *row) for row in part_rows(found, str)[1:]]
-    rows += [("limit", *_spread(row)) for row in limit_rows(found)[1:]]
-    rows += [("answer", letter, text) for letter, text in zip(found.letters[1:], found.sentences, strict=True)]
+    rows += [("bytes", *row) for row in part_rows(found, str, str)[1:]]
+    rows += [("limit", *_spread([_plain_number(cell) for cell in row])) for row in limit_rows(found)[1:]]
+    rows.append(("answer", *_spread(("answer", *(p.sentence for p in found.plans)))))
+    rows += [("difference", letter, text) for letter, text in zip(found.letters[1:], found.sentences, strict=True)]
     rows += [("source", *row) for row in about.sources]
     rows.append(("link", "link", about.link))
     head = ("section", *part_rows(found)[0])
     return csv_text(head, (_filled(row, len(head)) for row in rows))
+
+
+def _plain_number(text: str) -> str:
+    """`116,858` as a program reads it; other words stay as they are."""
+    return text.replace(",", "") if re.fullmatch(r"[\d,]+(\.\d+)?", text) else text
 
 
 def _spread(row: Sequence[str]) -> Iterable[str]:

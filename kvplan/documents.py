@@ -56,6 +56,11 @@ def _no_formula(value: Any) -> Any:
     return f"'{line}" if line.startswith(_FORMULA_START) else line
 
 
+def csv_comment(text: str) -> str:
+    """A comment line of a CSV file. A spreadsheet cuts it into cells too: none of them may start a formula."""
+    return "# " + re.sub(r"([,;\t][\"']*)(?=[=+\-@])", r"\1 ", one_line(text)) + "\n"
+
+
 def table_csv(table: pd.DataFrame) -> str:
     """Any table as CSV without its index, safe to open in a spreadsheet."""
     safe = table.rename(columns=lambda name: _no_formula(str(name)))
@@ -162,7 +167,7 @@ def html_page(title: str, about: About, body: Sequence[str]) -> str:
         *body,
         html_table("Inputs", about.settings[0], about.settings[1:]),
         html_table("Sources", ("what", "source"), about.sources),
-        f"<h2>Link</h2><p><code id='link'>{html.escape(about.link)}</code></p>",
+        f"<h2>Link</h2><p>{_html_link(about.link)}</p>",
     ]
     script = _plotly_script() if any("<figure" in part for part in body) else ""
     return (
@@ -173,6 +178,14 @@ def html_page(title: str, about: About, body: Sequence[str]) -> str:
         + "\n".join(content)
         + f"\n</main>\n{script}</body>\n</html>\n"
     )
+
+
+def _html_link(link: str) -> str:
+    """The link to be followed, where it is a whole address; else its words, such as why there is none."""
+    words = f"<code id='link'>{html.escape(link)}</code>"
+    if not link.startswith(("https://", "http://")):
+        return words
+    return f'<a href="{html.escape(link)}" rel="noreferrer noopener">{words}</a>'
 
 
 def _plotly_script() -> str:

@@ -17,6 +17,8 @@ from kvplan.units import GIB, MIB, TIB, whole_number
 
 Confidence = Literal["high", "medium", "low"]
 
+MAX_GPU_BYTES = 16 * TIB
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -76,8 +78,8 @@ class Gpu:
 
     def __post_init__(self) -> None:
         clean_name(self.name, "GPU name")
-        whole_number(self.usable_bytes, "usable_bytes", low=MIB, high=16 * TIB)
-        for name, high in _LIMITS.items():
+        whole_number(self.usable_bytes, "usable_bytes", low=MIB, high=MAX_GPU_BYTES)
+        for name, high in GPU_LIMITS.items():
             if (value := getattr(self, name)) is not None:
                 whole_number(value, name, high=high)
         if self.driver_bytes is not None and self.usable_bytes > self.driver_bytes:
@@ -94,9 +96,9 @@ class Gpu:
         return min((price for price in self.prices if price.kind == "list"), key=lambda p: p.usd, default=None)
 
 
-_LIMITS = {
-    "label_bytes": 16 * TIB,
-    "driver_bytes": 16 * TIB,
+GPU_LIMITS = {
+    "label_bytes": MAX_GPU_BYTES,
+    "driver_bytes": MAX_GPU_BYTES,
     "bandwidth": 10**15,
     "link_bandwidth": 10**15,
     "node_gpus": 4096,

@@ -501,6 +501,8 @@ def _replace(path: Path, data: bytes, seen: str | None) -> None:
         _require_room(path.parent)
     for leftover in path.parent.glob(".*.tmp"):  # of a save that died; the lock says that no other is on its way
         leftover.unlink()
+    if before == data:  # the version before stays the one that says something else
+        return
     if before is not None:
         _write_whole(previous_file(path), before)
     _write_whole(path, data)
@@ -662,6 +664,9 @@ MAX_ZIP_RATIO = 100
 """Unpacked bytes for each packed one; preset files reach about 10."""
 
 MAX_ZIP_TROUBLES = 10
+_BESIDE = r"(^|/)(__MACOSX/|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$)"
+"""What systems put beside the files of a person: a zip made on a Mac has one of them for each."""
+
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _DIRECTORY_ENTRY = b"PK\x01\x02"
 _PLAIN_METHODS = (0, 8)  # stored, deflated
@@ -766,7 +771,7 @@ def read_zip(data: bytes) -> ZipContents:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             members = [item for item in _checked_members(packed.infolist()) if not item.is_dir()]
-            return _contents(packed, members)
+            return _contents(packed, [item for item in members if not re.search(_BESIDE, item.filename)])
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, OSError) as error:
         raise PresetError(f"the upload is not a sound zip: {shorten(error)}") from None
 
@@ -784,8 +789,10 @@ def _checked_members(members: list[Any]) -> list[Any]:
 
 def _require_safe_member(item: Any) -> None:
     name, where = item.orig_filename, f"the zip's {quoted(item.orig_filename)}"
-    if re.match(r"[/\\]|[A-Za-z]:", name) or ".." in re.split(r"[/\\]", name) or not name.isprintable():
+    if re.match(r"[/\\]|[A-Za-z]:", name) or ".." in re.split(r"[/\\]", name):
         raise PresetError(f"{where} names a place outside the zip")
+    if not name.isprintable():
+        raise PresetError(f"{where} has a character that cannot be shown")
     if item.external_attr >> 28 not in (0, 4, 8):  # the file type in the upper bits of a Unix mode
         raise PresetError(f"{where} is a link or a device; only files and folders are read")
     if item.flag_bits & 1 or item.compress_type not in _PLAIN_METHODS:
@@ -809,6 +816,8 @@ def _contents(packed: Any, members: list[Any]) -> ZipContents:
         if len(troubles) >= MAX_ZIP_TROUBLES:
             troubles.append("the rest of the zip was not read")
             break
+    if not found and not troubles:
+        troubles.append("the zip holds no file; a .toml or a config.json is needed")
     return ZipContents(tuple(found.values()), tuple(troubles))
 
 

@@ -20,7 +20,7 @@ from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_
 from kvplan.presets import largest_node, load_gpu, load_model, node_sizes, usual_node
 from kvplan.units import GIB, MAX_COUNT, TIB, counted, format_bytes, whole_number
 
-_WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
+WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
     "context_length": (1, MAX_COUNT),
     "batch_size": (1, MAX_COUNT),
     "tensor_parallel": (1, MAX_GPUS),
@@ -97,7 +97,7 @@ class Scenario:
     def _check(self) -> None:
         self._require("model", Model)
         self._require("gpu", Gpu)
-        for name, (low, high) in _WHOLE_NUMBERS.items():
+        for name, (low, high) in WHOLE_NUMBERS.items():
             if name != "overhead_bytes" or self.overhead_bytes is not None:
                 self._set(name, whole_number(getattr(self, name), name, low, high))
         if self.shared_prefix > self.held_tokens:

@@ -94,6 +94,11 @@ def shipped_file(folder: str, name: str) -> Path:
     return SHIPPED / folder / f"{preset_id(name)}.toml"
 
 
+def shipped_ids(folder: str) -> tuple[str, ...]:
+    """Ids of what kvplan ships in a folder, sorted."""
+    return tuple(sorted(_ids_in(SHIPPED, folder)))
+
+
 def list_models() -> tuple[str, ...]:
     """Ids of all model presets, sorted."""
     return _ids("models")
@@ -178,9 +183,14 @@ def found_file(folder: str, name: str) -> Path | None:
         path = next((path for path in paths if path.is_file()), None)
     except OSError as error:
         raise PresetError(f"the folder {folder} of presets cannot be read: {error.strerror}") from None
-    if path is not None and path.is_symlink() and not path.resolve().is_relative_to(path.parent.parent.resolve()):
+    if path is not None and leads_outside(path):
         raise PresetError(f"{path.name} is a link to a file outside of the library, which is not read")
     return path
+
+
+def leads_outside(path: Path) -> bool:
+    """Whether a preset file is a link to something outside of its library."""
+    return path.is_symlink() and not path.resolve().is_relative_to(path.parent.parent.resolve())
 
 
 def load_file(path: Path) -> Any:
@@ -649,7 +659,9 @@ def _expand(order: Sequence[str], kinds: Mapping[str, Layer], place: _Place) -> 
 
 def _without_schema(table: Table, place: _Place) -> dict[str, Any]:
     rest = dict(table)
-    schema = rest.pop("schema", None)
+    if "schema" not in rest:
+        raise place.error(f"lacks 'schema'; this version reads schema = {SCHEMA}")
+    schema = rest.pop("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         raise place.at("schema").error(f"is {quoted(schema)}; this version reads schema = {SCHEMA}")
     return rest

@@ -14,6 +14,7 @@ from kvplan import charts
 from kvplan.documents import (
     About,
     Figure,
+    csv_comment,
     csv_text,
     html_figures,
     html_page,
@@ -22,7 +23,6 @@ from kvplan.documents import (
     markdown_document,
     markdown_table,
     markdown_text,
-    one_line,
     table_csv,
 )
 from kvplan.errors import InputError, LinkError
@@ -206,7 +206,7 @@ def sweep_csv(table: pd.DataFrame, scenario: Scenario, address: str = "", settin
     `pandas.read_csv(..., comment="#")` reads it.
     """
     head = [*setting_rows(scenario), *source_rows(scenario), ("link", link_or_reason(scenario, address, settings))]
-    comments = "".join(f"# {one_line(f'{what}: {text}')}\n" for what, text in head)
+    comments = "".join(csv_comment(f"{what}: {text}") for what, text in head)
     return comments + table_csv(table)
 
 

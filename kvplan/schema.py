@@ -8,11 +8,12 @@ from typing import Any
 
 from kvplan.attention import LAYER_KINDS, LayerCache
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
-from kvplan.hardware import Gpu, Node, Price
+from kvplan.hardware import GPU_LIMITS, MAX_GPU_BYTES, Gpu, Node, Price
 from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind
 from kvplan.model import ROLES, Layer, WeightGroup
-from kvplan.plan import Scenario
+from kvplan.plan import WHOLE_NUMBERS, Scenario
 from kvplan.presets import SCHEMA, ModelFields, ScenarioPreset
+from kvplan.units import MAX_COUNT, MIB
 
 Schema = dict[str, Any]
 
@@ -48,6 +49,27 @@ _BY_ANNOTATION: dict[str, Schema] = {
 """How a field is written in a file, by its annotation."""
 
 
+def _from_to(low: int, high: int) -> Schema:
+    return {"type": "integer", "minimum": low, "maximum": high}
+
+
+_NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 80, "pattern": r"^[^!-'*:-@\[-^`{-~]+$"}
+"""What every regular expression can say of a name: it has no sign that a page could render."""
+
+_BY_NAME: dict[str, Schema] = {
+    "name": _NAME,
+    "usable_bytes": _from_to(MIB, MAX_GPU_BYTES),
+    **{name: _from_to(1, most) for name, most in GPU_LIMITS.items()},
+    "num_gpus": _from_to(1, GPU_LIMITS["node_gpus"]),
+    **dict.fromkeys(
+        ("hidden_size", "num_attention_heads", "vocab_size", "context_limit", "rows", "columns", "count", "active"),
+        _from_to(1, MAX_COUNT),
+    ),
+    **{name: _from_to(low, high) for name, (low, high) in WHOLE_NUMBERS.items()},
+}
+"""How a field is written whose name says more than its annotation."""
+
+
 def json_schema(kind: str) -> Schema:
     """The JSON Schema of preset files of a kind: "model", "GPU", "scenario" or "node"."""
     return _SCHEMAS[kind]() | {"$schema": _DIALECT, "title": f"kvplan {kind} preset, schema {SCHEMA}"}
@@ -73,7 +95,7 @@ def _object(properties: Schema, required: list[str], about: str = "") -> Schema:
 def _of(made: type, left_out: tuple[str, ...] = ()) -> Schema:
     """A dataclass as an object: required is what has no default and may not be None."""
     items = [item for item in fields(made) if item.init and item.name not in left_out]
-    properties = {item.name: _BY_ANNOTATION[str(item.type)] for item in items}
+    properties = {item.name: _BY_NAME.get(item.name, _BY_ANNOTATION[str(item.type)]) for item in items}
     return _object(properties, [item.name for item in items if _is_required(item)], _first_line(made))
 
 

@@ -367,6 +367,10 @@ def open_fields(given: Mapping[str, str], fallback: Scenario | None = None) -> O
     return OpenedLink(scenario, tuple(reader.troubles), frozenset(reader.carried))
 
 
+_FIRST_KEYS = ["v", *(field.key for field in FIELDS[:6])]
+"""How every written link starts; nobody who writes one by hand gives all of these, empty ones too."""
+
+
 class _Reader:
     """Reads one link; what it cannot use becomes a trouble, and it goes on."""
 
@@ -382,10 +386,17 @@ class _Reader:
             self.troubles.append(f"the link's version is {stated}; this kvplan reads v={VERSION}")
         unknown = {key for key in self.given if key not in LINK_KEYS and not PAGE_KEYS.fullmatch(key)}
         others = {key[0] for key in unknown if _OTHER_KEY.fullmatch(key)}
+        if self._ends_early():
+            self.troubles.append(f"the link ends after {shorten([*self.given][-1])}: what follows there is as usual")
         if others:
             self.troubles.append(f"the link compares {len(others) + 1} scenarios; the first stands")
         if left := sorted(key for key in unknown if not _OTHER_KEY.fullmatch(key)):
             self.troubles.append(f"the link has the unknown key {shorten(left[0])!r}")
+
+    def _ends_early(self) -> bool:
+        """Whether it was cut: it starts as kvplan writes links, and lacks what stands at the end of each of them."""
+        begins = [*self.given][: len(_FIRST_KEYS)] == _FIRST_KEYS
+        return begins and not self.given.keys() & {FIELDS[-1].key, "mfp", "model_file"}
 
     def setting(self, field: LinkField) -> Any:
         """The value of one key, or version 1's default."""

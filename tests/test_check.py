@@ -69,7 +69,7 @@ def test_the_presets_that_kvplan_ships_have_no_problems() -> None:
         ("gpus/card.toml", "usable_bytes = 25769803776", "usable_bytes = 5", "usable_bytes is 5; it must be from"),
         ("gpus/card.toml", 'name = "A card"', 'name = "![x](y)"', "GPU name is '![x](y)'"),
         ("scenarios/one.toml", "batch_size", "batch", "fields.batch is no setting"),
-        ("scenarios/one.toml", '"llama"', '"lama"', "no model is called 'lama'; did you mean llama?"),
+        ("scenarios/one.toml", '"llama"', '"lama"', "no model is called 'lama'; did you mean llama or"),
         ("scenarios/one.toml", "batch_size = 2", "batch_size = 0", "batch_size is 0"),
     ],
 )  # fmt: skip
@@ -99,6 +99,39 @@ def test_a_scenario_of_a_team_may_name_what_kvplan_ships(folder: Path) -> None:
     assert check_directory(folder) == []
     (folder / "models" / "llama-3.1-8b.toml").write_text("schema = 1")
     assert [problem.file for problem in check_directory(folder)] == ["models/llama-3.1-8b.toml", "scenarios/one.toml"]
+
+
+def test_what_a_file_names_is_looked_for_in_the_folder_and_among_what_kvplan_ships(folder: Path) -> None:
+    start = change(folder / "scenarios" / "one.toml", '"llama"', '"llama-3.1-80b"')
+    (problem,) = check_directory(folder)
+    assert str(problem).startswith(start)
+    assert "did you mean llama-3.1-8b" in problem.text
+    change(folder / "scenarios" / "one.toml", '"llama-3.1-80b"', '"llama"')
+    change(folder / "models" / "llama.toml", "schema = 1", "schema = 2")
+    needs = [problem.text for problem in check_directory(folder) if problem.file == "scenarios/one.toml"]
+    assert needs == ["the model llama cannot be used: see what is wrong with its own file"]
+
+
+def test_a_node_without_its_gpu_is_found_on_the_line_that_names_it(folder: Path) -> None:
+    (folder / "nodes").mkdir()
+    (folder / "nodes" / "box.toml").write_text('schema = 1\nname = "Box"\nnum_gpus = 8\ngpu = "crad"\nsource = "x"\n')
+    (problem,) = check_directory(folder)
+    assert str(problem).startswith("nodes/box.toml:4: no GPU is called 'crad'; did you mean card")
+
+
+def test_a_link_out_of_the_folder_is_named_as_no_kvplan_reads_it(folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path.with_name(f"{tmp_path.name}-outside.toml")
+    outside.write_bytes((folder / "gpus" / "card.toml").read_bytes())
+    (folder / "gpus" / "link.toml").symlink_to(outside)
+    (folder / "gpus" / "inside.toml").symlink_to(folder / "gpus" / "card.toml")
+    assert check_directory(folder) == [
+        Problem("gpus/link.toml", 1, "is a link to a file outside of the library, so no kvplan reads it")
+    ]
+
+
+def test_a_file_that_is_too_large_is_named_with_all_its_bytes(folder: Path) -> None:
+    (folder / "gpus" / "large.toml").write_text("#" * 70_000)
+    assert [problem.text for problem in check_directory(folder)] == ["has 70,000 bytes; a preset has at most 65,536"]
 
 
 def test_a_pipe_in_a_folder_is_named_and_not_waited_for(folder: Path) -> None:

@@ -189,6 +189,14 @@ def test_the_csv_has_a_column_for_each_scenario_and_each_difference() -> None:
     assert {len(row) for row in rows} == {len(head)}
     cache = next(row for row in rows if row[:2] == ["bytes", "KV cache"])
     assert [cache[2], cache[3], cache[5]] == [str(p.cache_bytes) for p in THREE.plans]
+    assert [cache[4], cache[6]] == [str(-ONE), "0"]
+
+
+def test_numbers_of_the_csv_are_read_by_programs() -> None:
+    rows = {(row[0], row[1]): row[2:] for row in csv.reader(io.StringIO(comparison_csv(THREE)))}
+    for section, what in (("bytes", "free"), ("limit", "longest context"), ("limit", "cache bytes a token")):
+        assert [int(cell) for cell in rows[section, what] if cell], what
+    assert [cell for cell in rows["answer", "answer"] if cell] == [p.sentence for p in THREE.plans]
 
 
 def test_the_json_holds_bytes_as_numbers() -> None:

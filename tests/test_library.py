@@ -619,6 +619,29 @@ def test_after_ten_broken_files_the_rest_of_a_zip_is_not_read() -> None:
     assert found.troubles[-1] == "the rest of the zip was not read"
 
 
+def test_what_a_system_puts_beside_the_files_of_a_zip_is_passed_over() -> None:
+    cards = {f"gpus/card-{index}.toml": file_text(CARD) for index in range(12)}
+    beside = {f"__MACOSX/gpus/._card-{index}.toml": "\0\5\x16\7" for index in range(12)}
+    others = {"gpus/.DS_Store": "x", "gpus/._a.toml": "x", "Thumbs.db": "x", "gpus/desktop.ini": "x"}
+    found = read_zip(zipped({**cards, **beside, **others}))
+    assert len(found.presets) == 12
+    assert found.troubles == ()
+
+
+@pytest.mark.parametrize("files", [{}, {"gpus/": ""}, {"__MACOSX/._card.toml": "x"}], ids=["none", "folder", "mac"])
+def test_a_zip_without_a_file_says_so(files: dict[str, str]) -> None:
+    assert read_zip(zipped(files)) == ((), ("the zip holds no file; a .toml or a config.json is needed",))
+
+
+def test_a_save_that_changes_nothing_keeps_the_version_before() -> None:
+    save(CARD)
+    changed = replace(CARD, usable_bytes=GIB)
+    save(changed, version(GPU, "card"))
+    save(changed, version(GPU, "card"))
+    assert load_gpu("card") == changed
+    assert load_previous(GPU, "card") == CARD
+
+
 def test_reading_a_zip_writes_nothing(folder: Path) -> None:
     read_zip(export_zip([CARD]))
     assert names(folder) == set()

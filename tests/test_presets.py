@@ -203,7 +203,7 @@ def layer_table(**changes: Any) -> dict[str, Any]:
     ("table", "message"),
     [
         (model_table(schema=2), "schema is 2; this version reads schema = 1"),
-        (model_table(schema=None), "schema is None; this version reads schema = 1"),
+        (model_table(schema=None), "lacks 'schema'; this version reads schema = 1"),
         (model_table(schema=True), "schema is True"),
         (model_table(name=None), "lacks 'name'"),
         (model_table(name=7), "name is 7; text in quotes is needed"),

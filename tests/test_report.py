@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -31,7 +32,7 @@ from kvplan.report import (
     sweep_json,
     sweep_markdown,
 )
-from kvplan.share import from_link
+from kvplan.share import from_link, to_link
 from kvplan.sweep import sweep
 from tests.examples import LLAMA_8B, SMALL_GPU, scenarios
 
@@ -123,6 +124,21 @@ def test_the_csv_of_a_plan_is_a_table_of_sections() -> None:
     assert [row["section"] for row in rows if row["section"] != "term"].count("link") == 1
     exact = {row["what"]: row["exact"] for row in rows if row["section"] == "result"}
     assert int(exact["KV cache"]) == PLAN.cache_bytes
+
+
+@pytest.mark.parametrize("note", ["a,=1+1", 'a,"=1+1"', "a;@SUM(1)", "a\t=1", "a,,-1+1", "a,'+1"])
+def test_no_cell_of_a_comment_is_a_formula(note: str) -> None:
+    hostile = SCENARIO.with_changes(model=replace(SCENARIO.model, id="", notes=(note,)))
+    (line,) = [row for row in sweep_csv(sweep(SCENARIO), hostile).splitlines() if row.startswith("# note: a")]
+    for separator in ",;\t":
+        cells = next(csv.reader([line], delimiter=separator))
+        assert not [cell for cell in cells if cell.strip("'\"").startswith(("=", "+", "-", "@"))], cells
+
+
+def test_the_link_of_a_page_can_be_followed() -> None:
+    link = "https://kv.example/" + to_link(PLAN.scenario)
+    assert f'<a href="{html.escape(link)}"' in plan_html(PLAN, "https://kv.example/")
+    assert 'href="javascript' not in plan_html(PLAN, "javascript:alert(1)//")
 
 
 def test_a_shortfall_stays_a_number_in_csv() -> None:

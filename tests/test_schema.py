@@ -13,13 +13,14 @@ import pytest
 
 from kvplan.attention import LayerCache
 from kvplan.errors import PresetError
-from kvplan.hardware import Price, define_gpu
-from kvplan.library import GPU, KINDS, MODEL, SCENARIO, Kind, kind_from_table
+from kvplan.hardware import Node, Price, define_gpu
+from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind, kind_from_table
 from kvplan.presets import SHIPPED, ScenarioPreset, read_toml
 from kvplan.schema import all_schemas, json_schema, json_schema_text
 from tests.examples import ALL_LAYERS, LLAMA_8B, model_of
 
 PRICED = replace(define_gpu(name="A card", usable_bytes=2**30), prices=(Price("rent", 1.5, "2026-01-01", "x"),))
+BOX = Node("A box", "card", 8, "x")
 PLANNED = ScenarioPreset("One", "Why.", {"model": "llama", "gpu": "card", "memory_fraction": 0.9}, "me")
 EXAMPLES: list[tuple[Kind, Any]] = [
     (MODEL, LLAMA_8B),
@@ -118,3 +119,26 @@ def test_every_kind_of_preset_has_a_schema_with_a_file_name() -> None:
     assert set(all_schemas()) == {
         "model.schema.json", "gpu.schema.json", "scenario.schema.json", "node.schema.json",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 2**62, 1.5, "", "<b>", "x" * 81, "$x$", "[x](y)", "Qwen3 8B (v2.5, +1)"], ids=str
+)
+@pytest.mark.parametrize(
+    ("kind", "example", "field"),
+    [
+        (MODEL, LLAMA_8B, "name"), (MODEL, LLAMA_8B, "hidden_size"), (MODEL, LLAMA_8B, "vocab_size"),
+        (MODEL, LLAMA_8B, "num_attention_heads"), (MODEL, LLAMA_8B, "context_limit"),
+        (GPU, PRICED, "name"), (GPU, PRICED, "usable_bytes"), (GPU, PRICED, "bandwidth"), (GPU, PRICED, "node_gpus"),
+        (NODE, BOX, "name"), (NODE, BOX, "num_gpus"), (SCENARIO, PLANNED, "name"),
+    ],
+)  # fmt: skip
+def test_schema_and_reader_agree_on_names_and_numbers(kind: Kind, example: Any, field: str, value: Any) -> None:
+    table = {**kind.to_table(example), field: value}
+    assert passes(kind, table) == is_read(kind, table)
+
+
+@pytest.mark.parametrize(("field", "value"), [("batch_size", 0), ("tensor_parallel", 0), ("context_length", 2**41)])
+def test_a_schema_refuses_settings_that_no_scenario_has(field: str, value: int) -> None:
+    table = SCENARIO.to_table(PLANNED)
+    assert not passes(SCENARIO, {**table, "fields": {**table["fields"], field: value}})

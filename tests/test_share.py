@@ -338,6 +338,26 @@ def test_a_link_cut_anywhere_opens_or_says_why_not() -> None:
         assert opened.troubles
 
 
+def test_a_link_of_presets_cut_among_its_settings_says_where() -> None:
+    link = to_link(Scenario("llama", "card", context_length=4096, tensor_parallel=16, memory_fraction=0.85))
+    whole = link.index("&mfp=")
+    for end in range(link.index("&weights=") + 9, whole):
+        opened = open_link(link[:end])
+        assert opened.scenario is not None
+        assert opened.troubles or end >= link.index("&ep=no") + 6, link[:end]
+    assert open_link(link[: link.index("=16") + 2]).sentence == (
+        "the link ends after tp: what follows there is as usual"
+    )
+    assert open_link(link[:whole]).troubles == ()
+
+
+def test_a_cut_side_of_a_comparison_says_so() -> None:
+    link = to_comparison_link([Scenario("llama", "card"), Scenario("llama", "card", tensor_parallel=2)])
+    first, second = open_comparison(link[: link.index("&b.fraction")])
+    assert first.troubles == ()
+    assert second.sentence == "the link ends after pp: what follows there is as usual"
+
+
 def test_without_a_fallback_a_link_without_a_model_opens_no_scenario() -> None:
     opened = open_link("?v=1&model=nothing&gpu=card")
     assert opened.scenario is None
