@@ -82,7 +82,8 @@ def pool_budget(model: Model, gpu: Gpu, flags: Flags, known: Iterable[Overhead] 
     inside, outside = _overheads(model, gpu, flags)
     everything = replaced.get("other")
     parts = (everything,) if everything else tuple(replaced.get(part.name, part) for part in inside)
-    requested = _REQUESTED[flags.engine](gpu, flags, weights + sum(part.typical for part in parts))
+    taken = weights + sum(part.typical for part in parts)
+    requested = _REQUESTED[flags.engine](gpu, flags, _joined_gpus(model, flags.placement), taken)
     return PoolBudget(
         visible_bytes=gpu.usable_bytes,
         requested_bytes=requested,
@@ -100,7 +101,7 @@ def _overheads(model: Model, gpu: Gpu, flags: Flags) -> tuple[tuple[Overhead, ..
     version = parse_version(flags.engine_version, vllm.NEWEST)
     batched = _given(flags.max_num_batched_tokens, "max_num_batched_tokens", vllm.default_batched_tokens(gpu))
     seqs = _given(flags.max_num_seqs, "max_num_seqs", default_max_num_seqs(gpu))
-    graphs, context = cuda_graphs(eager=flags.eager), non_torch(flags.placement.num_gpus)
+    graphs, context = cuda_graphs(eager=flags.eager), non_torch(_joined_gpus(model, flags.placement))
     rule = peak_rule(version if flags.engine == "vllm" else vllm.NEWEST)
     peak = activation_peak(model, batched, seqs, flags.placement.tensor_parallel, rule)
     if flags.engine == "sglang":  # its fraction covers weights and pool only; the rest lives outside
@@ -108,6 +109,11 @@ def _overheads(model: Model, gpu: Gpu, flags: Flags) -> tuple[tuple[Overhead, ..
     if flags.engine == "vllm" and version < COUNTS_GRAPHS:
         return (peak, context), (graphs,)
     return (peak, context, graphs), ()
+
+
+def _joined_gpus(model: Model, placement: Placement) -> int:
+    """GPUs that talk to each other: those of one replica, and of all of them where they share routed experts."""
+    return placement.num_gpus // (1 if model.has_experts else placement.data_parallel)
 
 
 def _given(value: int | None, name: str, default: int) -> int:
@@ -129,17 +135,17 @@ def memory_fraction(flags: Flags, default: Fraction) -> Fraction:
     return Fraction(str(value))
 
 
-def _vllm_requested(gpu: Gpu, flags: Flags, _taken: int) -> int:
+def _vllm_requested(gpu: Gpu, flags: Flags, _joined: int, _taken: int) -> int:
     newest = parse_version(flags.engine_version, vllm.NEWEST) >= (0, 33)
     return math.ceil(memory_fraction(flags, Fraction(92 if newest else 90, 100)) * gpu.usable_bytes)
 
 
-def _sglang_requested(gpu: Gpu, flags: Flags, _taken: int) -> int:
-    default = sglang.default_memory_fraction(gpu, flags.placement.num_gpus, flags.max_num_batched_tokens)
+def _sglang_requested(gpu: Gpu, flags: Flags, joined: int, _taken: int) -> int:
+    default = sglang.default_memory_fraction(gpu, joined, flags.max_num_batched_tokens)
     return int(memory_fraction(flags, default) * gpu.usable_bytes)
 
 
-def _tensorrt_requested(gpu: Gpu, flags: Flags, taken: int) -> int:
+def _tensorrt_requested(gpu: Gpu, flags: Flags, _joined: int, taken: int) -> int:
     """A fraction of what is left, so the requested bytes follow from what is taken."""
     fraction = memory_fraction(flags, tensorrt_llm.FREE_FRACTION)
     return taken + int(max(0, gpu.usable_bytes - taken) * fraction)

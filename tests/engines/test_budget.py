@@ -90,6 +90,14 @@ def test_sglangs_default_fraction_leaves_its_own_reserve() -> None:
     assert found.requested_bytes == 80 * GIB - int(reserve * 2**20)
 
 
+def test_replicas_that_share_no_experts_are_budgeted_like_one() -> None:
+    """Each is a server of its own: SGLang's reserve counts --tp-size and --pp-size, and nothing is exchanged."""
+    for engine in ("vllm", "sglang"):
+        alone = pool_budget(llama(), gpu(), Flags(engine))
+        assert pool_budget(llama(), gpu(), Flags(engine, placement=Placement(data_parallel=4))) == alone
+        assert pool_budget(llama(), gpu(), Flags(engine, placement=Placement(4))).overheads[-2:] != alone.overheads[-2:]
+
+
 def test_a_figure_from_a_log_replaces_an_estimate_and_other_replaces_all() -> None:
     one = pool_budget(llama(), gpu(), Flags(), [measured("activation", GIB, "a log")])
     assert [part.measured for part in one.overheads] == [True, False, False]
