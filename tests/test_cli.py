@@ -215,6 +215,19 @@ def test_a_folder_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str], 
     assert "is no folder" in run(capsys, "import", LLAMA, "--save", str(tmp_path / "none"), "--id", "x")[2]
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("llama-3.1-8b", "needs the path of a config.json; the preset llama-3.1-8b keeps what was read"),
+        ("model.gguf", "what a config.json describes; model.gguf lists its tensors itself"),
+    ],
+)
+def test_what_holds_no_config_cannot_be_verified(capsys: pytest.CaptureFixture[str], given: str, words: str) -> None:
+    status, _, err = run(capsys, "verify", given)
+    assert status == 2
+    assert words in err
+
+
 def test_the_shipped_presets_have_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "presets", "check", str(Path(__file__).parent.parent / "presets"))
     assert (status, out) == (0, "nothing is wrong\n")

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from kvplan.cli.browsing import model_head
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option, is_gguf
-from kvplan.errors import InputError
+from kvplan.errors import InputError, shorten
 from kvplan.explain import kinds_sentence
 from kvplan.library import SAVED_LINE, file_text
 from kvplan.model import Model
 from kvplan.names import preset_id
+from kvplan.presets import list_models
 from kvplan.units import format_params
 
 LENGTHS = (16, 4_096, 131_072)
@@ -134,6 +135,7 @@ def run_verify(options: argparse.Namespace) -> int:
     """`verify`: the rules' count beside what the installed transformers builds. Status 0 where they agree."""
     from kvplan.importer import import_config
 
+    _require_config(options.config)
     rules, measured = (
         import_config(Path(options.config), dtype=options.dtype, measure=way) for way in ("never", "always")
     )
@@ -143,6 +145,16 @@ def run_verify(options: argparse.Namespace) -> int:
         print(f"{'same' if counted == seen else 'DIFFERENT':<10}{label:<26}rules {counted:,}  measured {seen:,}")
     print(f"{rules.name}: {format_params(rules.num_params)} parameters, {kinds_sentence(rules)}")
     return FITS if all(counted == seen for _, counted, seen in rows) else DOES_NOT_FIT
+
+
+def _require_config(given: str) -> None:
+    """Raises InputError for what holds no config to build a class from."""
+    if is_gguf(given):
+        raise InputError(f"verify compares what a config.json describes; {shorten(given)} lists its tensors itself")
+    if given in list_models():
+        raise InputError(
+            f"verify needs the path of a config.json; the preset {given} keeps what was read, not the file"
+        )
 
 
 COMMANDS = (

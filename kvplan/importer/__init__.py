@@ -37,6 +37,8 @@ from kvplan.names import clean_name
 from kvplan.presets import is_nested_over
 
 MAX_CONFIG_BYTES = 8 * 2**20
+MAX_CONFIG_VALUES = 150_000
+"""The largest known config, which lists how every module is quantized, has 67,000."""
 MAX_DEPTH = 40
 USUAL_NAME = "config.json"
 """What messages call the config; a file of another name is called by its own."""
@@ -297,7 +299,7 @@ def read_config(config: Mapping[str, Any] | str | Path) -> Mapping[str, Any]:
 
 def parse_config(data: bytes, where: str = "config.json") -> Mapping[str, Any]:
     """The JSON object in `data`. Raises ConfigError."""
-    return json_object(data, where, "utf-8-sig")
+    return json_object(data, where, "utf-8-sig", MAX_CONFIG_VALUES)
 
 
 def _family(data: Mapping[str, Any]) -> tuple[Family, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,17 @@ def read_start(path: Path, most: int) -> bytes:
         raise ConfigError(f"{shorten(path.name)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def json_object(data: bytes, where: str, encoding: str = "utf-8") -> dict[str, Any]:
-    """The JSON object in `data`; a key that stands twice is refused. Raises ConfigError."""
-    if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:  # each may cost a hundred bytes once it is parsed
-        raise ConfigError(f"{where} holds over {MAX_VALUES:,} values; the largest known has a fifth of that")
+def json_object(data: bytes, where: str, encoding: str = "utf-8", most: int = MAX_VALUES) -> dict[str, Any]:
+    """The JSON object in `data`, of at most `most` values; a key that stands twice is refused. Raises ConfigError."""
+    if sum(map(data.count, (b",", b"[", b"{"))) > most:  # each may cost a hundred bytes once it is parsed
+        raise ConfigError(f"{where} holds over {most:,} values, several times as many as the largest known")
     try:
-        found = json.loads(data.decode(encoding), object_pairs_hook=_without_twins)
+        found = json.loads(data.decode(encoding), object_pairs_hook=_without_twins, parse_int=_whole_number)
     except UnicodeDecodeError:
         raise ConfigError(f"{where} is not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ConfigError(f"{where} is nested too deep to be read") from None
+    except ValueError as error:
         raise ConfigError(f"{where} is not valid JSON: {shorten(error, 120)}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{where} holds {_JSON_KINDS[type(found)]}; an object in braces is needed")
@@ -55,11 +58,19 @@ _JSON_KINDS: dict[type, str] = {
 """What JSON may hold in place of an object, in words."""
 
 
+MAX_DIGITS = 1_000
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:  # a number of so many digits takes long to read, and to write in a message
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)
+
+
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object whose every key stands once: of two values one would be dropped in silence."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
+        twin = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise ValueError(f"the key {shorten(twin)!r} stands twice in one object")
     return found

@@ -61,7 +61,7 @@ class GgufKeys:
 
     def _whole(self, name: str, found: object, low: int) -> int:
         if isinstance(found, bool) or not isinstance(found, int) or not low <= found <= MAX_SIZE:
-            raise self.error(f"{self.architecture}.{name} is {quoted(found)}; a number from {low} up is needed")
+            raise self.error(f"{self.architecture}.{name} is {quoted(found)}; it must be from {low} to {MAX_SIZE:,}")
         return found
 
     def per_layer(self, name: str, layers: int, default: int) -> tuple[int, ...]:

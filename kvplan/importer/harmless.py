@@ -82,6 +82,14 @@ _HARMLESS_WHEN_OFF = {
 }  # fmt: skip
 """Switches that change memory only where they are on: false, null and empty are passed over."""
 
+_HARMLESS_AT: dict[str, tuple[object, str]] = {
+    "attention_method": ("MLA", "the class of this family builds nothing else"),
+    "moe_layer_freq": (1, "every layer after the dense ones holds experts"),
+    "use_shared_mlp_adapter": (True, "the class of this family builds nothing else"),
+    "zero_expert_type": ("identity", "an expert that gives back what it gets has no weights"),
+}
+"""Settings that change memory only where they have another value."""
+
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".*_token_(id|index)s?"), "a token id"),
     (re.compile(r".*(dropout|drop_rate|_pdrop)(_prob)?"), "only used in training"),
@@ -95,4 +103,6 @@ def why_harmless(name: str, value: object = True) -> str | None:
         return found
     if name in _HARMLESS_WHEN_OFF and not value:
         return "it is switched off"
+    if name in _HARMLESS_AT and value == _HARMLESS_AT[name][0]:
+        return _HARMLESS_AT[name][1]
     return next((reason for pattern, reason in _PATTERNS if pattern.fullmatch(name)), None)

@@ -24,6 +24,7 @@ from kvplan.attention import LayerCache
 from kvplan.dtypes import StorageFormat
 from kvplan.errors import ConfigError, NotADecoderError, UnsupportedConfigError, shorten
 from kvplan.importer.decoder import CONTEXT_KEYS, MAX_LAYERS, Parts
+from kvplan.importer.families.moe import MTP_KEYS
 from kvplan.importer.harmless import why_harmless
 from kvplan.importer.measured_cache import layer_caches
 from kvplan.importer.measured_weights import Weights, weights_of
@@ -425,10 +426,15 @@ def _is_parameter(item: Any) -> bool:
 
 
 def _unread(facts: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the class does not read and may change memory: of another layout, or of a checkpoint's own code."""
+    """What the class does not read and may change memory: of another layout, or of a checkpoint's own code.
+
+    Layers that predict further tokens are not part of the decoder; `stored_beside` names them.
+    """
     stated = [(path, _at(data, path)) for path in facts.get("unknown", ())]
     return tuple(
-        path for path, value in stated if value is not None and why_harmless(path.split(".")[-1], value) is None
+        path
+        for path, value in stated
+        if value is not None and (name := path.split(".")[-1]) not in MTP_KEYS and why_harmless(name, value) is None
     )
 
 

@@ -64,7 +64,7 @@ def explain_difference(model: Model, index: Index) -> Difference:
         sentence = f"{index.where} stores {format_exact_bytes(index.total_size)}; the model's own bytes are not known"
         return Difference(index.total_size, None, (sentence,), None)
     counted, extras = model.weight_bytes(), _extras(model, index)
-    for width, base in (("", counted), *_other_widths(model, counted)):
+    for width, base in (("", counted), *_without_head(model, index, counted), *_other_widths(model, counted)):
         if (sizes := _chosen(extras, index.total_size - base)) is not None:
             return _difference(model, index, extras, sizes, (width, base - counted))
     known = tuple(extra.sizes[0] if index.tensors else 0 for extra in extras)
@@ -141,6 +141,17 @@ def _chosen(extras: Sequence[_Extra], wanted: int) -> tuple[int, ...] | None:
     if not all(extra.sizes for extra in extras):
         return None
     return next((sizes for sizes in product(*(extra.sizes for extra in extras)) if sum(sizes) == wanted), None)
+
+
+def _without_head(model: Model, index: Index, counted: int) -> Iterator[tuple[str, int]]:
+    """What the model would take without an output head, where the config has one and the files name none."""
+    head = sum(
+        group.count * group.matrix_bytes(group.storage or _plain(model))
+        for group in model.weights
+        if group.role == "lm_head"
+    )
+    if head and not any(map(_HEAD.search, index.names)):
+        yield "no output head", counted - head
 
 
 def _other_widths(model: Model, counted: int) -> Iterator[tuple[str, int]]:

@@ -38,14 +38,27 @@ def config(name: str = NAMES[0], **changes: Any) -> dict[str, Any]:
         (b'{"model_type": "llama", ', "is not valid JSON"),
         (b"\x89PNG\r\n\x1a\n\x00\xff", "is not UTF-8 text"),
         (b"\x00\x01", "is not valid JSON"),
-        (b"[" * 100_000, "is not valid JSON"),
-        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "is not valid JSON"),
+        (b"[" * 100_000, "is nested too deep to be read"),
+        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "is not valid JSON: a number has 5,000 digits"),
+        (b'{"x": [' + b"1, " * 150_000 + b"1]}", "holds over 150,000 values"),
         (b" " * (MAX_CONFIG_BYTES + 1), "is over 8 MiB, too large for a config"),
         (b"[1, 2]", "holds a list; an object in braces is needed"),
         (b"null", "holds null; an object in braces is needed"),
         (b"{}", "lacks model_type"),
     ],
-    ids=["empty", "truncated", "binary", "control", "nested", "long number", "huge", "a list", "null", "no type"],
+    ids=[
+        "empty",
+        "truncated",
+        "binary",
+        "control",
+        "nested",
+        "long number",
+        "many values",
+        "huge",
+        "a list",
+        "null",
+        "no type",
+    ],
 )
 def test_a_file_that_is_no_config_is_refused_in_a_sentence(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "config.json"
@@ -125,6 +138,13 @@ def test_a_key_that_stands_twice_is_refused_since_one_value_would_be_dropped(tmp
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "hidden_size": 64, "hidden_size": 128}')
     with pytest.raises(ConfigError, match="'hidden_size' stands twice"):
+        import_config(path)
+
+
+def test_one_key_of_very_many_that_stands_twice_is_found_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("{" + ", ".join(f'"k{at}": 1' for at in [*range(120_000), 119_999]) + "}")
+    with pytest.raises(ConfigError, match="'k119999' stands twice"):  # not by comparing each with each: 7 billion
         import_config(path)
 
 

@@ -34,6 +34,12 @@ def test_a_switch_is_harmless_only_while_it_is_off(off: object) -> None:
     assert why_harmless("add_cross_attention", True) is None
 
 
+def test_a_setting_may_be_harmless_at_one_value() -> None:
+    assert why_harmless("moe_layer_freq", 1)
+    assert why_harmless("moe_layer_freq", 2) is None
+    assert why_harmless("zero_expert_type", "copy") is None
+
+
 @pytest.mark.parametrize("name", ["hidden_act_size", "new_dropout_layers", "token_id_width"])
 def test_a_name_that_only_resembles_a_harmless_one_is_not_passed_over(name: str) -> None:
     assert why_harmless(name) is None

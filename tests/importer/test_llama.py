@@ -159,6 +159,21 @@ def test_a_type_for_each_layer_is_needed() -> None:
         import_config(published("mistralai__Mistral-7B-v0.1", model_type="ministral", layer_types=["full_attention"]))
 
 
+def test_hunyuan_states_the_sizes_of_a_classification_head_that_it_does_not_have() -> None:
+    sizes = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "torch_dtype": "bfloat16"}
+    stated = {"add_classification_head": False, "class_num": 0, "dense_list": [4096, 0], "pool_type": "last"}
+    assert import_config(sizes | stated) == import_config(sizes)
+    with pytest.raises(UnsupportedConfigError, match="a classification head is not known"):
+        import_config(sizes | stated | {"add_classification_head": True}, measure="never")
+
+
+def test_a_pattern_of_very_many_letters_is_refused_in_a_short_sentence() -> None:
+    config = {"model_type": "exaone4", "sliding_window_pattern": "x" * 100_000}
+    with pytest.raises(UnsupportedConfigError, match="letters such as LLLG are known") as refusal:
+        import_config(config, measure="never")
+    assert len(str(refusal.value)) < 300
+
+
 def test_a_pattern_of_letters_is_read_like_its_length() -> None:
     sizes = {"model_type": "exaone4", "num_hidden_layers": 8, "sliding_window": 16}
     model = import_config(sizes | {"sliding_window_pattern": "LLLG"})

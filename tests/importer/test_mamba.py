@@ -181,9 +181,21 @@ def test_the_shared_transformer_of_zamba_is_stored_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("nvidia__Nemotron-H-8B-Base-8K", {"num_query_groups": 8}),
+        ("tiiuae__Falcon-H1-0.5B-Instruct", {"mlp_expansion_factor": 8}),
+    ],
+)
+def test_what_published_configs_of_a_family_say_twice_changes_nothing(name: str, changes: dict[str, Any]) -> None:
+    assert import_config(unquantized(name, **changes)) == import_config(unquantized(name))
+
+
+@pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
         ("nvidia__Nemotron-H-8B-Base-8K", {"attention_head_dim": 64}, "attention_head_dim is 64"),
+        ("nvidia__Nemotron-H-8B-Base-8K", {"num_query_groups": 4}, "reads num_key_value_heads, which is 8"),
         ("nvidia__Nemotron-H-8B-Base-8K", {"mamba_ssm_cache_dtype": "bfloat16"}, "mamba_ssm_cache_dtype is 'bfloat16'"),
         ("nvidia__Nemotron-H-8B-Base-8K", {"tie_word_embeddings": True}, "the class builds a head of its own"),
         ("tiiuae__Falcon-H1-0.5B-Instruct", {"attn_layer_indices": [0]}, "layers without attention are not known"),

@@ -512,7 +512,7 @@ def test_a_measurement_that_takes_too_long_is_stopped_and_its_process_is_gone() 
     measure.start_worker()
     process = measure._workers.warm.process
     with pytest.raises(UnsupportedConfigError, match="takes longer than 1 seconds"):
-        measure_config(LLAMA | {"num_hidden_layers": 100_000}, seconds=1)
+        measure_config(LLAMA | {"num_hidden_layers": 9_999}, seconds=1)
     assert process.poll() is not None
     assert measure_config(LLAMA | {"vocab_size": 101}).vocab_size == 101  # the next one starts a worker of its own
 
@@ -698,6 +698,22 @@ def test_a_key_that_neither_a_rule_nor_the_class_reads_refuses_the_import() -> N
     needs_libraries()
     with pytest.raises(UnsupportedConfigError, match="made_up_width, which may change memory; cannot be measured"):
         import_config(mystery())
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_class_may_pass_over_layers_that_predict_further_tokens_which_are_named_beside_the_weights() -> None:
+    needs_libraries()
+    config = {
+        "model_type": "dots1", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "moe_intermediate_size": 32,
+        "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+        "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    attention = 64 * 64 + 2 * 32 * 64 + 64 * 64 + 2 * 16
+    experts = 4 * 64 + (4 + 1) * 3 * 32 * 64
+    model = import_config(config)
+    assert model.num_params == 2 * 100 * 64 + 64 + 2 * (attention + 2 * 64) + 3 * 128 * 64 + experts
+    assert [part.params for part in model.beside] == [None]
 
 
 @pytest.mark.usefixtures("measuring")

@@ -159,7 +159,7 @@ def assert_only_the_storage_is_unknown(config: Config, words: str) -> None:
         ({"weight_block_size": [64, 64]}, r"\[64, 64\]"),
         ({"weight_block_size": None}, "weight_block_size"),
         ({"scale_fmt": "ue8m0"}, "scale_fmt"),
-        ({"modules_to_not_convert": None}, "lm_head"),
+        ({"modules_to_not_convert": []}, "lm_head"),
         ({"modules_to_not_convert": ["model.norm"]}, "lm_head"),
         ({"modules_to_not_convert": ["lm_head", "model.layers.0.mlp.fc1"]}, "fc1 is the name of no matrix"),
         ({"some_new_switch": True}, "some_new_switch"),

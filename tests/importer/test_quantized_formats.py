@@ -160,6 +160,10 @@ ONE: dict[str, tuple[Config, Bytes]] = {
     "autofp8 without inputs": (
         {"quant_method": "fp8", "activation_scheme": "dynamic", "ignored_layers": ["lm_head"]}, lambda r, c: r * c + 4,
     ),
+    "fp8 in blocks, without a list": (
+        {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
+        lambda r, c: r * c + -(-r // 128) * -(-c // 128) * 4,
+    ),
     "eetq": ({"quant_method": "eetq", "weights": "int8"}, lambda r, c: r * c + 2 * r),
 }  # fmt: skip
 

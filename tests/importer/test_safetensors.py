@@ -41,6 +41,12 @@ def counted(**config: Any) -> int:
     return import_config(SMALL | config, measure="never").weight_bytes()
 
 
+def test_a_head_that_the_config_does_not_tie_and_the_files_do_not_hold_is_said() -> None:
+    found = compare(counted() - 2 * 96 * 64, "model.embed_tokens.weight")
+    assert found.sentences[1:] == ("-12,288 B since it stores no output head, which differs from the config",)
+    assert found.unexplained_bytes == 0
+
+
 # --------------------------------------------------------------------------------------------- published checkpoints
 
 MIMO = (

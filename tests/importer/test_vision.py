@@ -324,6 +324,11 @@ def test_a_published_config_without_an_oracle_row_has_the_parameters_of_its_clas
     assert import_config(read(name)).num_params == class_params(class_name, read(name))
 
 
+def test_a_switch_of_how_internvl_cuts_images_changes_nothing() -> None:
+    config = read("OpenGVLab__InternVL2-4B")
+    assert import_config(config | {"pad2square": False}) == import_config(config)
+
+
 def test_a_tower_of_another_name_is_left_out_with_a_note() -> None:
     config = read("llava-hf__llava-1.5-7b-hf")
     whole = import_config(config)

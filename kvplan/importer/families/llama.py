@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kvplan.attention import NoCache
 from kvplan.blocks import Groups, attention, gated_mlp, linear, norm, plain_mlp, routed_experts, router, vector
+from kvplan.errors import quoted
 from kvplan.importer.decoder import (
     AttentionStyle,
     Parts,
@@ -96,12 +97,19 @@ def hunyuan_v1_dense(view: ConfigView) -> Parts:
     view.require("use_qk_norm", True, "the class norms q and k")
     view.require("use_cla", False, "the class shares no keys and values between layers")
     view.require("mlp_bias", False, "the class has no MLP biases")
+    no_classification_head(view)
     for name in ("attention_head_dim", "cla_share_factor"):
         view.dismiss(name, "the class reads head_dim, and shares nothing between layers")
     bias = view.flag("attention_bias")
     if not view.has("head_dim"):
         raise view.error("lacks head_dim")
     return _biased(view, AttentionStyle(bias, bias, "head"))
+
+
+def no_classification_head(view: ConfigView) -> None:
+    """Hunyuan's configs state the sizes of a classification head that no published model has."""
+    view.require("add_classification_head", False, "a classification head is not known")
+    view.pass_over("a classification head is not built", "dense_list", "class_num", "pool_type", "skip_cls_token")
 
 
 def internlm(view: ConfigView) -> Parts:
@@ -286,7 +294,9 @@ def _pattern_period(view: ConfigView) -> int:
     if not isinstance(letters, str):
         return int(view.integer("sliding_window_pattern"))
     if not letters.endswith("G") or letters.strip("L") != "G":
-        raise view.unsupported(f"sliding_window_pattern is {letters!r}; a number or letters such as LLLG are known")
+        raise view.unsupported(
+            f"sliding_window_pattern is {quoted(letters)}; a number or letters such as LLLG are known"
+        )
     return len(view.text("sliding_window_pattern"))
 
 

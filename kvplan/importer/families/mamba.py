@@ -204,6 +204,7 @@ def falcon_h1(view: ConfigView) -> Parts:
     shape = read_shape(view)
     view.require("attn_layer_indices", None, "layers without attention are not known in this family")
     view.require("mamba_use_mlp", True, "the class always builds the MLP")
+    view.pass_over("the MLP has intermediate_size values", "mlp_expansion_factor")
     mamba = _falcon_h1_mamba(view, shape.hidden)
     cache = CombinedCache((FullAttention(shape.kv_heads, shape.head_dim), mamba.cache(view.dtype)))
     weights = (
@@ -306,12 +307,14 @@ def _nemotron_kinds(view: ConfigView) -> list[str]:
 
 def _nemotron_shape(view: ConfigView) -> Shape:
     heads, head_dim = view.integer("num_attention_heads"), view.integer("head_dim")
+    kv_heads = read_kv_heads(view, heads)
     view.require("attention_head_dim", head_dim, f"the class reads head_dim, which is {head_dim}")
+    view.require("num_query_groups", kv_heads, f"the class reads num_key_value_heads, which is {kv_heads}")
     return Shape(
         num_layers=0,
         hidden=view.integer("hidden_size"),
         heads=heads,
-        kv_heads=read_kv_heads(view, heads),
+        kv_heads=kv_heads,
         head_dim=head_dim,
         vocab=view.integer("vocab_size"),
         context=view.integer("max_position_embeddings", default=None),

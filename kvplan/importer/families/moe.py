@@ -30,10 +30,11 @@ from kvplan.importer.decoder import (
     with_outer,
 )
 from kvplan.importer.families import Family
+from kvplan.importer.families.llama import no_classification_head
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
 
-MTP_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+MTP_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules", "mtp_num_hidden_layers", "mtp_num_layers")
 
 
 def mixture(gate: Groups, hidden: int, width: int, experts: int, per_token: int, shared: int = 0) -> Groups:
@@ -295,10 +296,9 @@ def hunyuan_moe(view: ConfigView) -> Parts:
     view.require("use_qk_norm", True, "the class always norms q and k")
     view.require("moe_layer_num_skipped", 0, "dense layers are not known in this family")
     view.require("mlp_bias", False, "biases of the MLP are not known")
-    view.require("add_classification_head", False, "a classification head is not known")
+    no_classification_head(view)
     view.pass_over("the class always adds one shared MLP", "use_mixed_mlp_moe")
     view.pass_over("use_cla is false", "cla_share_factor")
-    view.pass_over("a classification head is not built", "dense_list", "class_num", "pool_type", "skip_cls_token")
     towers = [name for name in view.data if name.startswith(("vit_", "anyres_"))]
     view.pass_over("a vision tower is not built", "num_media_embeds", *towers)
     shape = read_shape(view)

@@ -562,6 +562,7 @@ FAMILIES: dict[str, Family] = {
                 "force_image_size",
                 "max_dynamic_patch",
                 "min_dynamic_patch",
+                "pad2square",
                 "ps_version",
                 "select_layer",
                 "template",

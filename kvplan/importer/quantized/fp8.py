@@ -38,6 +38,8 @@ def read_blocks(config: ConfigView, model_type: str, outer: ConfigView) -> Schem
     names = module_names(model_type, outer)
     if listed is None and model_type in WITHOUT_LIST:
         return by_role(storage, lambda group: ROLES[group.role].quantized and not _weighs_heads(group, outer))
+    if listed is None and model_type in DENSE:  # transformers' default, of which every linear layer lies in the blocks
+        listed = ["lm_head", names["lm_head"][0][0]]
     if listed is None or not {"lm_head", names["lm_head"][0][0]} & set(listed):
         raise config.unsupported("modules_to_not_convert does not name lm_head, so what is quantized is not known")
     require_tower(config, outer, listed)

@@ -53,17 +53,20 @@ class Scheme:
 
     def _layers(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
         """Layers that were equal and are stored alike stay one object, which keeps sums fast."""
-        known = {layer: matrices(layer.weights, self.names) for layer in dict.fromkeys(layers)}
-        made: dict[tuple[Layer, tuple[StorageFormat | None, ...]], Layer] = {}
+        # Layers and formats stand for themselves as numbers and names: their fields take long to compare.
+        unlike = {id(layer): layer for layer in layers}
+        known = {at: matrices(layer.weights, self.names) for at, layer in unlike.items()}
+        made: dict[tuple[int, tuple[str, ...]], Layer] = {}
         found = []
         for index, layer in enumerate(layers):
-            formats = tuple(self.choose(matrix, index) for matrix in known[layer])
-            if (layer, formats) not in made:
-                weights = _with_formats(layer.weights, known[layer], formats)
-                made[layer, formats] = replace(layer, weights=weights)
-            found.append(made[layer, formats])
+            mine = known[id(layer)]
+            formats = [self.choose(matrix, index) for matrix in mine]
+            key = id(layer), tuple(storage.name if storage else "" for storage in formats)
+            if key not in made:
+                made[key] = replace(layer, weights=_with_formats(layer.weights, mine, formats))
+            found.append(made[key])
         if self.left_out is not None:
-            self.left_out.require_known([known[layer] for layer in layers])
+            self.left_out.require_known([known[id(layer)] for layer in layers])
         return tuple(found)
 
     def _outer(self, weights: tuple[WeightGroup, ...]) -> tuple[WeightGroup, ...]:
