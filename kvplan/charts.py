@@ -170,22 +170,35 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
             xaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit)
             | {"range": [0, reach * 1.03 / UNIT_BYTES[unit]]},
             yaxis={"visible": False, "fixedrange": True, "range": [-0.75, 1.15]},
-            **_marks(p, unit),
+            **_marks(p, unit, reach),
         ),
     }
 
 
-def _marks(p: MemoryPlan, unit: str) -> Figure:
-    """The lines of the usable capacity and of the label, each with its words on a row of its own."""
+class _Mark(NamedTuple):
+    """A line across the memory bar, and the height at which its words stand."""
+
+    text: str
+    size: int
+    color: str
+    dash: str
+    top: float
+
+
+def _marks(p: MemoryPlan, unit: str, reach: int) -> Figure:
+    """The lines of the usable capacity and of the label, each with its words on a row of its own.
+
+    reach  bytes at which the axis ends
+    """
     label, guessed = p.scenario.gpu.label_bytes, p.scenario.gpu.is_estimate
     usable = f"usable {format_bytes(p.capacity_bytes, unit)}" + (", an estimate" if guessed else "")
-    lines = [(usable, p.capacity_bytes, VERMILLION, "dash" if guessed else "solid", 0.7)]
+    lines = [_Mark(usable, p.capacity_bytes, VERMILLION, "dash" if guessed else "solid", 0.7)]
     if label is not None:
-        lines.append(("label " + format_bytes(label, unit), label, GREY, "dot", 1.0))
-    shapes = [_vertical(size / UNIT_BYTES[unit], color, dash, top) for _, size, color, dash, top in lines]
+        lines.append(_Mark("label " + format_bytes(label, unit), label, GREY, "dot", 1.0))
+    shapes = [_vertical(line.size / UNIT_BYTES[unit], line.color, line.dash, line.top) for line in lines]
     return {
         "shapes": shapes + _spread(p, unit),
-        "annotations": [_end_note(text, size, unit, top) for text, size, _, _, top in lines],
+        "annotations": [_end_note(line, unit, reach) for line in lines],
     }
 
 
@@ -205,9 +218,11 @@ def _vertical(x: float, color: str, dash: str, top: float) -> Figure:
     return {"type": "line", "x0": x, "x1": x, "y0": -0.75, "y1": top + 0.12, "line": line}
 
 
-def _end_note(text: str, size: int, unit: str, y: float) -> Figure:
-    place = {"xanchor": "right", "yanchor": "middle", "xshift": -5, "showarrow": False}
-    return {"text": text, "hovertext": exact(size, unit), "x": size / UNIT_BYTES[unit], "y": y, **place}
+def _end_note(line: _Mark, unit: str, reach: int) -> Figure:
+    """The words of a line, on the side of it that has more room."""
+    side = {"xanchor": "right", "xshift": -5} if 2 * line.size > reach else {"xanchor": "left", "xshift": 5}
+    place = {"x": line.size / UNIT_BYTES[unit], "y": line.top, "yanchor": "middle", "showarrow": False}
+    return {"text": line.text, "hovertext": exact(line.size, unit), **place, **side}
 
 
 def _weight_bar(label: str, size: int, unit: str, is_estimate: bool) -> Figure:

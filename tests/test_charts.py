@@ -61,6 +61,13 @@ def test_the_bar_marks_usable_capacity_and_label():
     assert {plan.capacity_bytes / GIB, plan.scenario.gpu.label_bytes / GIB} <= marked
 
 
+@pytest.mark.parametrize(("batch_size", "side"), [(8, "right"), (10_000, "left")])
+def test_words_of_the_lines_stand_on_the_side_that_has_room(batch_size, side):
+    """Far beyond the capacity its line is close to the left edge, which would cut them off."""
+    notes = charts.memory_bar(planned(batch_size=batch_size))["layout"]["annotations"]
+    assert [note["xanchor"] for note in notes] == [side, side]
+
+
 def test_an_estimated_overhead_is_hatched_and_has_a_whisker_to_its_90th_percentile():
     plan = planned()
     figure = charts.memory_bar(plan)

@@ -38,8 +38,11 @@ Slots = dict[str, Any]
 
 
 def has_scenario() -> bool:
-    """Whether the widgets hold a scenario already, as they do from a session's second run on."""
-    return all(key in st.session_state for key in FIELDS)
+    """Whether the widgets hold a scenario and its unit already, as they do from a session's second run on.
+
+    A link fills the scenario in before the first run, but not the unit, which only its own widget reads.
+    """
+    return all(key in st.session_state for key in (*FIELDS, "unit"))
 
 
 def show_sidebar() -> None:
