@@ -405,23 +405,40 @@ def _memory_lines(text: str) -> Iterator[str]:
             yield line
 
 
-_CONTEXT_STARTS = {"llama.cpp": (re.compile(r"\bn_seq_max += "), re.compile(r"\bn_ctx += "))}
+_STARTS = {
+    "llama.cpp": (re.compile(r"\bn_seq_max += "), re.compile(r"\bn_ctx += ")),
+    "vllm": (
+        re.compile(r"vLLM API server version"),
+        re.compile(r"LLM engine \(v(?!.*data_parallel_size=(?:[2-9]|1\d))"),  # each replica has an engine of its own
+    ),
+    "sglang": (re.compile(r"\bserver_args="),),
+}
+"""Words with which an engine begins; the first that stand in a log count."""
+
 _KV_SIZE = re.compile(r"(?:llama_kv_cache\w*: size|[Kk][Vv] self size) += +(\d{1,12}(?:\.\d+)?) M")
+_POOL = re.compile(r"KV cache (?:memory|size|is needed)|KV Cache is allocated|reserved for KV Cache|blocks: \d")
 
 
 def _one_start(engine: str, lines: list[str]) -> list[str]:
-    """The lines of one start. llama.cpp may make several contexts, to try what fits or for a draft: of those the
-    largest counts, and of two equal ones the last.
+    """The lines of one start. A server that failed is started again: of several the last that came to its pool counts.
+
+    llama.cpp may make several contexts, to try what fits or for a draft: of those the largest counts, and of two
+    equal ones the last; the weights stand before them.
     """
-    for start in _CONTEXT_STARTS.get(engine, ()):
+    for start in _STARTS.get(engine, ()):
         marks = [index for index, line in enumerate(lines) if start.search(line)]
         if len(marks) > 1:
-            ends = [*marks[1:], len(lines)]
-            parts = [lines[mark:end] for mark, end in zip(marks, ends, strict=True)]
-            return [*lines[: marks[0]], *max(reversed(parts), key=_kv_mib)]
+            parts = [lines[mark:end] for mark, end in zip(marks, [*marks[1:], len(lines)], strict=True)]
+            if engine == "llama.cpp":
+                return [*lines[: marks[0]], *max(reversed(parts), key=_kv_mib)]
+            return max(reversed(parts), key=_has_pool)
         if marks:
             break
     return lines
+
+
+def _has_pool(lines: Sequence[str]) -> bool:
+    return any(_POOL.search(line) for line in lines)
 
 
 def _kv_mib(lines: Sequence[str]) -> float:

@@ -217,6 +217,29 @@ def test_tokens_without_their_bytes_are_said_with_what_they_take() -> None:
     assert "they take 2.70 GiB on each GPU" in line.reason
 
 
+def restarts(version_line: str) -> str:
+    """A start that was refused, one with a shorter limit, and a third of which only the beginning is there."""
+    starts = [(131072, "5.00", "131,072 (16.00 GiB KV cache is needed)"), (32768, "6.50", ""), (16384, "", "")]
+    return "".join(
+        f"INFO {version_line}\n"
+        f"INFO Initializing a V1 LLM engine (v0.10.1.1) with config: model='L', max_seq_len={length}, \n"
+        + (f"INFO Available KV cache memory: {pool} GiB\n{rest}\n" if pool else "")
+        for length, pool, rest in starts
+    )
+
+
+@pytest.mark.parametrize("version_line", ["vLLM API server version 0.10.1.1", "vllm"])
+def test_of_several_starts_the_last_that_came_to_its_pool_counts(version_line: str) -> None:
+    figures = read_log(restarts(version_line))
+    assert (figures.count("pool_bytes"), figures.count("max_model_len")) == (6.5 * GIB, 32768)
+    assert figures.count("needed_bytes") is None
+
+
+def test_replicas_are_no_starts_one_after_the_other() -> None:
+    text = restarts("vllm").replace("model='L'", "model='L', data_parallel_size=3")
+    assert read_log(text).count("pool_bytes") == 5 * GIB  # the least of the ranks
+
+
 def test_a_refused_start_is_compared_too() -> None:
     found = by_label(compare(read_log(REFUSED), published("meta-llama/Llama-3.1-8B")))
     assert found["bytes that one request needs"].agrees  # 131,072 tokens x 131,072 B = 16 GiB
