@@ -1,5 +1,7 @@
 """The Engine page in a real browser: a pasted log, its overhead in the plan, and the engine in the address."""
 
+import re
+
 import pytest
 
 import kvplan
@@ -35,7 +37,7 @@ def test_a_pasted_log_gives_the_plan_its_overhead(visit, viewport, scheme):
     button.wait_for(state="detached")
     visitor.settle()
     total = sum(round(gib * 2**30) for gib in (1.44, 8.80, 0.25)) - round(8.61 * 2**30)
-    assert f"overhead={total}" in visitor.page.url
+    visitor.page.wait_for_url(re.compile(f"overhead={total}"))
 
 
 def test_the_engine_of_the_address_is_started_and_drawn(visit):

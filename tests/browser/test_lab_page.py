@@ -1,5 +1,7 @@
 """The Lab page in a real browser: a link opens it, a click fills the cache, long work stops, an answer stays hidden."""
 
+import re
+
 import pytest
 
 from kvplan import lab
@@ -30,14 +32,14 @@ def test_a_class_fills_the_cache_hides_a_fault_and_stops_a_training(visit):
     press(visitor, "lab_forward")
     tokens = cells[(cells["step"] == 2) & (cells["layer"] == 0)]["token"].tolist()
     assert [cell.split("</b>")[0].removeprefix("<b>") for cell in written(visitor)[0]] == [str(t) for t in tokens]
-    assert "lab_step=2" in visitor.page.url
+    visitor.page.wait_for_url(re.compile("lab_step=2"))
 
     visitor.page.locator(".st-key-lab_screen").get_by_text("4 Name the fault").click()
     visitor.page.wait_for_timeout(400)
     visitor.settle()
     press(visitor, "lab_next_riddle")
     riddle = lab.mystery(2, lab.TinyDecoder(num_layers=3, head_dim=8, dtype="float64", seed=2), [1, 2, 3, 4])
-    assert "lab_riddle=2" in visitor.page.url
+    visitor.page.wait_for_url(re.compile("lab_riddle=2"))
     assert riddle.fingerprint.fault.name not in visitor.page.url
     assert visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).count() == 0
     press(visitor, "lab_name_show")

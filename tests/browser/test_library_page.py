@@ -1,6 +1,7 @@
 """The Library in a real browser: upload, save, download, what others see, a phone, and the keyboard alone."""
 
 import io
+import re
 import zipfile
 from dataclasses import replace
 
@@ -111,7 +112,7 @@ def test_a_row_that_is_marked_is_chosen(visit):
     visitor.page.locator("[data-testid=stMain] [data-testid=stDataFrame]").first.click(position={"x": 16, "y": 51})
     visitor.page.locator(".st-key-get_preset").wait_for()
     visitor.settle()
-    assert "chosen_gpus=steady" in visitor.page.url
+    visitor.page.wait_for_url(re.compile("chosen_gpus=steady"))
 
 
 @pytest.mark.parametrize("shelf", ["models", "GPUs", "nodes", "scenarios"])
@@ -153,7 +154,7 @@ def test_a_preset_is_found_and_used_with_the_keyboard_alone(visit):
     focus(visitor, "Use it")
     keys.press("Enter")
     visitor.page.get_by_text("The plan uses l4-24gb now.").wait_for()
-    assert "gpu=l4-24gb" in visitor.page.url
+    visitor.page.wait_for_url(re.compile("gpu=l4-24gb"))
 
 
 def test_words_of_a_file_stay_words(visit, team):

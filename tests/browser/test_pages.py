@@ -1,5 +1,7 @@
 """Every page in a real browser: it loads, its figures hold the API's numbers, and nothing is cut off."""
 
+import re
+
 import pytest
 
 import kvplan
@@ -40,7 +42,7 @@ def test_the_scenario_stays_while_moving_between_pages(visit):
         visitor.page.get_by_role("link", name=name, exact=True).click()
         visitor.page.wait_for_timeout(300)
         visitor.settle()
-        assert "ctx=65536" in visitor.page.url
+        visitor.page.wait_for_url(re.compile("ctx=65536"))
     assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=65536)).sentence
 
 
