@@ -120,6 +120,12 @@ def checked_request(
     )
 
 
+def true_or_false(value: object, name: str) -> None:
+    """Raise InputError for what is no bool: words such as "no" would count as True."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is {quoted(value)}; True or False is needed")
+
+
 def compute_dtype(model: Model) -> StorageFormat:
     """The dtype that an engine computes in: as published, but 16 bits for a float32 model or one that says nothing."""
     published = model.dtype

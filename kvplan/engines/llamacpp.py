@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from kvplan.attention import CachePart, LayerCache, StatePart
 from kvplan.dtypes import WEIGHT_FORMATS, KvDtype, kv_dtype
-from kvplan.engines.capacity import EngineCapacity, Request, longest_context, ratio
+from kvplan.engines.capacity import EngineCapacity, Request, longest_context, ratio, true_or_false
 from kvplan.engines.layers import StateRule, members
 from kvplan.errors import InputError, UnknownNameError
 from kvplan.model import Layer, Model
@@ -112,6 +112,8 @@ def llamacpp_options(**given: object) -> LlamaCppOptions:
     options = replace(LlamaCppOptions(), **given)  # type: ignore[arg-type]
     for name in ("slots", "ubatch", "pad"):
         whole_number(getattr(options, name), name)
+    for name in ("unified", "swa_full", "latent"):
+        true_or_false(getattr(options, name), name)
     return options
 
 

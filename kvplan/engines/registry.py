@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from kvplan.dtypes import weight_format
 from kvplan.engines import llamacpp, sglang, tensorrt_llm, transformers, vllm
-from kvplan.engines.capacity import EngineCapacity, Request, checked_request
+from kvplan.engines.capacity import EngineCapacity, Request, checked_request, true_or_false
 from kvplan.engines.support import LABELS, default_cache_dtype, require_cache_dtype, require_placed
 from kvplan.errors import InputError, UnknownNameError, quoted, shorten
 from kvplan.model import Model, Placement
@@ -41,13 +41,17 @@ def _vllm(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
     values = dict(given)
     for name in ("draft_tokens", "draft_layers"):
         values[name] = whole_number(values.get(name, 0), name, low=0, high=1024)
+    for name in ("prefix_caching", "async_scheduling", "hybrid_manager"):
+        if values.get(name) is not None:
+            true_or_false(values[name], name)
     if isinstance(values.get("state_dtype"), str):
         values["state_dtype"] = weight_format(values["state_dtype"])
     return vllm.capacity(request, vllm.VllmOptions(**values))
 
 
 def _sglang(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
-    return sglang.capacity(request, sglang.SglangOptions(**given))
+    layers = whole_number(given.get("draft_layers", 0), "draft_layers", low=0, high=1024)
+    return sglang.capacity(request, sglang.SglangOptions(**{**given, "draft_layers": layers}))
 
 
 def _llamacpp(request: Request, given: Mapping[str, Any]) -> EngineCapacity:
@@ -138,7 +142,7 @@ def engine_capacity(
     placement = Placement(tensor_parallel, pipeline_parallel, whole_number(data_parallel, "data_parallel", high=4096))
     require_placed(engine, placement)
     require_cache_dtype(engine, model, request.kv)
-    found = _of_replicas(chosen.capacity(request, options), data_parallel)
+    found = replace(_of_replicas(chosen.capacity(request, options), data_parallel), engine=engine)
     if engine_version is None or engine == "vllm":
         return found
     note = f"engine_version {shorten(engine_version)} is not used: only vLLM's rules are known by version"

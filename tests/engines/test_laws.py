@@ -13,7 +13,7 @@ from kvplan.attention import FullAttention, LatentAttention, LayerCache, Sliding
 from kvplan.dtypes import kv_dtype
 from kvplan.engines import ENGINES, EngineCapacity, engine_capacity
 from kvplan.engines.reserved import HAS_SLOTS
-from kvplan.errors import KvplanError, UnknownNameError
+from kvplan.errors import InputError, KvplanError, UnknownNameError
 from kvplan.model import Model, Placement
 from kvplan.units import GIB
 from tests.engines.test_vllm import STATE, model
@@ -134,6 +134,29 @@ def test_the_longest_context_is_admitted_and_the_next_one_is_not(made: Model, po
         return
     assert ask(made, "vllm", pool, longest, engine_version=version).admits_one
     assert not ask(made, "vllm", pool, longest + 1, engine_version=version).admits_one
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("vllm", "prefix_caching"), ("vllm", "async_scheduling"), ("vllm", "hybrid_manager"),
+        ("llama.cpp", "unified"), ("ollama", "swa_full"), ("ik_llama.cpp", "latent"),
+    ],
+)  # fmt: skip
+def test_a_word_is_no_switch(name: str, option: str) -> None:
+    with pytest.raises(InputError, match=f"{option} is 'no'; True or False is needed"):
+        ask(model((1, KINDS[0])), name, GIB, 4096, kv_dtype="fp16", **{option: "no"})
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_drafts_are_counted_in_whole_layers(name: str) -> None:
+    with pytest.raises(InputError, match="draft_layers is -1"):
+        ask(model((1, KINDS[0])), name, GIB, 4096, draft_layers=-1)
+
+
+@pytest.mark.parametrize("name", list(ENGINES))
+def test_an_answer_carries_the_name_of_the_engine_that_was_asked(name: str) -> None:
+    assert ask(model((1, KINDS[0])), name, GIB, 4096, kv_dtype=SIXTEEN_BITS[name]).engine == name
 
 
 @pytest.mark.parametrize("name", list(ENGINES))
