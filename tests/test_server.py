@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from kvplan.plan import Scenario, plan
@@ -124,6 +124,17 @@ def test_a_page_of_another_site_gets_no_websocket(server: Server, origin: str) -
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws://{server.address}/_stcore/stream", origin=origin)
     assert refused.value.response.status_code == 403
+
+
+def test_text_on_a_websocket_ends_it_and_is_no_fault(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running("app.py", log=log) as started:
+        with connect(f"ws://{started.address}/_stcore/stream", origin=f"http://{started.address}") as socket:
+            socket.send("hello")
+            with pytest.raises(ConnectionClosed):
+                socket.recv(timeout=20)
+        assert Reply(started, "/healthz").status == 200
+    assert "Traceback" not in log.read_text()
 
 
 def test_a_page_of_another_site_may_not_read_answers(server: Server) -> None:

@@ -115,6 +115,7 @@ MAX_UPLOADED_EACH = 128 * 2**20
 UPLOADS_AT_ONCE = 8
 UPLOAD_SECONDS = 60
 POLICY_VIOLATION = 1008
+UNSUPPORTED_DATA = 1003
 DESCRIPTORS = 4096
 """Every visitor takes four, and many systems start a process with 1,024."""
 
@@ -176,7 +177,7 @@ class FrontDoor:
             return
         self.sessions += 1
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, _only_bytes(receive), send)
         finally:
             self.sessions -= 1
 
@@ -190,6 +191,18 @@ class FrontDoor:
                     await self.app(scope, receive, send)
         except TimeoutError:
             await _say(send, 408, "The file took too long")
+
+
+def _only_bytes(receive: Receive) -> Receive:
+    """`receive` of a websocket; text, which no page sends and Streamlit trips over, ends it."""
+
+    async def read() -> Message:
+        message = await receive()
+        if message["type"] == "websocket.receive" and message.get("bytes") is None:
+            return {"type": "websocket.disconnect", "code": UNSUPPORTED_DATA}
+        return message
+
+    return read
 
 
 def _parts(scope: Message) -> list[str]:
