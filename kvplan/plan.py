@@ -505,7 +505,7 @@ def _warnings(scenario: Scenario) -> list[str]:
     if scenario.model.is_estimate:
         found.append(f"{scenario.model.name} is itself an estimate, and so is every figure here; its notes say why")
     if scenario.gpu.is_estimate:
-        found.append(f"The usable memory of {scenario.gpu.name} is an estimate: {scenario.gpu.usable_basis}")
+        found.append(f"The usable memory of {scenario.gpu.name} is an estimate: {_basis(scenario.gpu)}")
     if scenario.gpu.confidence == "low":
         found.append(f"The figures of {scenario.gpu.name} are poorly sourced")
     node = largest_node(scenario.gpu) if scenario.tensor_parallel > (scenario.gpu.node_gpus or 1) else None
@@ -513,6 +513,11 @@ def _warnings(scenario: Scenario) -> list[str]:
         most = counted(node, "GPU")
         found.append(f"tensor_parallel {scenario.tensor_parallel} is more than the {most} of the largest node known")
     return found + _placement_warnings(scenario)
+
+
+def _basis(gpu: Gpu) -> str:
+    """How the usable memory is known, after a sentence that has said that it is an estimate."""
+    return gpu.usable_basis.removeprefix("estimate: ")
 
 
 def node_sentence(scenario: Scenario) -> str:

@@ -214,13 +214,17 @@ def test_a_context_beyond_the_models_limit_is_planned_with_a_warning() -> None:
 
 
 def test_more_gpus_than_a_node_holds_are_a_warning() -> None:
-    assert exact(tensor_parallel=16).warnings == ("tensor_parallel 16 is more than the 8 GPUs of the largest node known",)
+    assert exact(tensor_parallel=16).warnings == (
+        "tensor_parallel 16 is more than the 8 GPUs of the largest node known",
+    )
 
 
 def test_a_poorly_known_gpu_is_a_warning() -> None:
     gpu = replace(GPU_80, is_estimate=True, usable_basis="driver total less the usual reserve", confidence="low")
     first, second = exact(gpu=gpu).warnings
     assert "is an estimate: driver total less the usual reserve" in first
+    apple = plan(Scenario("llama-3.1-8b", "apple-m5-pro-64gb")).warnings[0]
+    assert "is an estimate: what macOS lets the GPU use" in apple
     assert "poorly sourced" in second
     assert exact(gpu=gpu).is_estimate
 

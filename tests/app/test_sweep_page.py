@@ -351,6 +351,21 @@ def test_which_gpu_ranks_by_price_and_by_number(app):
     assert page.heading().startswith(f"Fewest: {counts[0]} × ")
 
 
+def test_the_other_ranking_stands_below_the_answer(app):
+    page = asked(app, GPU)
+    rows = which_gpu(LLAMA, ["llama-3.1-8b"], POPULAR_GPUS)
+    best = min((row for row in rows if row.num_gpus), key=lambda row: (row.num_gpus, row.rent_per_hour))
+    assert f"Fewest: {best.num_gpus} × {best.gpu}, {best.rent_per_hour:.2f} USD an hour" in page.texts()
+
+
+def test_what_does_not_fit_in_any_layout_is_named_below_the_figure(app):
+    page = asked(app, GPU, batch="1000", ctx="32k")
+    rows = which_gpu(LLAMA.with_changes(batch_size=1000, context_length=2**15), ["llama-3.1-8b"], POPULAR_GPUS)
+    absent = sorted(row.gpu for row in rows if row.num_gpus is None)
+    assert "t4-16gb" in absent
+    assert f"Not in the figure, nothing fits: {', '.join(absent)}" in page.texts()
+
+
 def test_the_sidebars_own_gpu_is_always_among_them(app):
     page = asked(app, GPU, gpu="a10-24gb")
     page.set(fleet_gpus=[])
@@ -376,8 +391,10 @@ def test_a_gpu_of_ones_own_without_price_says_that_none_is_known(app):
     table = page.tables()[0].set_index("GPU")
     assert table.loc["my-own-40", "price of"] == "no price known"
     assert table.loc["my-own-40", "USD an hour"] != table.loc["my-own-40", "USD an hour"]
+    assert "Not in the figure, no price known: my-own-40" in page.texts()
     page.set(fleet_by="fewest GPUs", fleet_gpus=[])
     assert page.heading() == "Fewest: 1 × my-own-40, no price known"
+    assert not any(text.startswith("Not in the figure") for text in page.texts())
 
 
 def test_another_model_that_cannot_be_planned_says_so_and_the_first_stands(app):

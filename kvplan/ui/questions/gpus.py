@@ -52,12 +52,16 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     shared = _shared_warnings(rows)
     answer = _answer(rows, by_price)
     show_answer(answer)
+    other = _answer(fewest_first(rows) if by_price else cheapest_first(rows), not by_price)
+    if other != answer:
+        st.text(other)
     words.show_warnings(shared)
-    shown = [row for row in rows if (row.rent_per_hour if by_price else row.num_gpus) is not None]
+    shown, absent = _parted(rows, by_price)
     figures = []
     if shown:
         figures = [Figure("GPUs", f"Fewest GPUs that fit, by GPU. {answer}", fleet_bars(shown, by_price))]
         words.show_chart(figures[0].figure, figures[0].alt, "fleet")
+        _say_absent(absent)
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
         price = st.column_config.NumberColumn(format="%.2f")
@@ -82,6 +86,21 @@ def _answer(rows: list[FleetRow], by_price: bool) -> str:
         f"{row.num_gpus:,} × {row.gpu}, {price_words(row)}" + (f" for {row.model}" if several else "") for row in found
     ]
     return f"{superlative}: {'; '.join(parts)}"
+
+
+def _parted(rows: list[FleetRow], by_price: bool) -> tuple[list[FleetRow], list[FleetRow]]:
+    """(rows that have a bar, rows that have none)"""
+    lengths = [row.rent_per_hour if by_price else row.num_gpus for row in rows]
+    pairs = list(zip(rows, lengths, strict=True))
+    return [row for row, length in pairs if length is not None], [row for row, length in pairs if length is None]
+
+
+def _say_absent(rows: list[FleetRow]) -> None:
+    """Which GPUs have no bar, and why."""
+    unpriced = [row.gpu for row in rows if row.num_gpus is not None]
+    for why, gpus in (("no price known", unpriced), ("nothing fits", [r.gpu for r in rows if r.num_gpus is None])):
+        if gpus:
+            st.text(f"Not in the figure, {why}: {', '.join(dict.fromkeys(gpus))}")
 
 
 def _shared_warnings(rows: list[FleetRow]) -> list[str]:
