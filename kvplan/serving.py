@@ -20,7 +20,7 @@ from kvplan.engines.support import cache_dtypes
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario, plan
 from kvplan.presets import largest_node, list_gpus, load_gpu, readable
-from kvplan.suggest import WEIGHT_CHOICES, has_kernels, launch_of
+from kvplan.suggest import has_kernels, launch_of, weight_choices
 from kvplan.units import counted, format_bytes
 
 MOST_TIMES = 64
@@ -190,7 +190,8 @@ def _tensor_parallel(search: _Search) -> ServerSuggestion | None:
 
 
 def _weights(search: _Search) -> ServerSuggestion | None:
-    tried = (found for name in WEIGHT_CHOICES for found in [search.serving(weight_dtype=name)] if found is not None)
+    names = weight_choices(search.engine)
+    tried = (found for name in names for found in [search.serving(weight_dtype=name)] if found is not None)
     widest_first = sorted(tried, key=lambda found: -plan(found.scenario).weight_bytes)
     return search.first(
         "weight_dtype",

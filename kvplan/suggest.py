@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from kvplan.engines.launch import Launch
 from kvplan.engines.overheads import Overhead
+from kvplan.engines.support import LLAMACPP
 from kvplan.errors import KvplanError
 from kvplan.hardware import Gpu
 from kvplan.plan import MemoryPlan, Scenario, plan
@@ -29,6 +30,14 @@ KV_CHOICES = {
 
 WEIGHT_CHOICES = ("bf16", "fp8_per_channel", "int8_per_channel", "awq_int4_g128", "nvfp4", "mxfp4")
 """Weight formats that are tried."""
+
+GGUF_CHOICES = ("bf16", "gguf_q8_0", "gguf_q6_k", "gguf_q5_k", "gguf_q4_k", "gguf_q3_k")
+"""Those of engines that read GGUF files."""
+
+
+def weight_choices(engine: str | None) -> tuple[str, ...]:
+    """Weight formats that are tried for an engine, or for a plan without one."""
+    return GGUF_CHOICES if engine in LLAMACPP else WEIGHT_CHOICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,7 @@ def _tensor_parallel(now: MemoryPlan) -> Suggestion | None:
 
 
 def _weights(now: MemoryPlan) -> Suggestion | None:
-    scenarios = _changed(now.scenario, "weight_dtype", WEIGHT_CHOICES)
+    scenarios = _changed(now.scenario, "weight_dtype", weight_choices(now.scenario.engine))
     widest_first = sorted(scenarios, key=lambda s: -plan(s).weight_bytes)
     return _first_that_fits("weight_dtype", ((s, f"Use weights stored as {s.weight_dtype}") for s in widest_first))
 

@@ -71,6 +71,14 @@ def test_the_narrowest_step_of_the_cache_is_taken_first() -> None:
     assert all(plan(asked.with_changes(kv_dtype=name)).cache_bytes <= size for name in held)
 
 
+@pytest.mark.parametrize("engine", ["llama.cpp", "ollama"])
+def test_engines_that_read_gguf_files_are_offered_their_formats(engine: str) -> None:
+    """Q6_K takes 23.0 of 23.5 GiB, which leaves nothing for the compute buffers; Q5_K takes 19.8."""
+    asked = Scenario("gemma-3-27b", "rtx-4090-24gb", kv_dtype="fp16", context_length=1024, batch_size=1)
+    (found,) = (item for item in server_suggestions(serve(asked, engine)) if item.lever == "weight_dtype")
+    assert found.serving.scenario.weight_dtype == "gguf_q5_k"
+
+
 def test_an_engine_counts_what_it_reserves_and_not_what_is_resident() -> None:
     """Window layers reserve for a batch in flight: the plan fits, and vLLM cannot hold it all."""
     asked = Scenario("gemma-3-27b", "h100-sxm-80gb", context_length=8192, batch_size=8)
