@@ -403,6 +403,7 @@ def layer_strip(strip: Sequence[StripSegment]) -> Figure:
             barmode="overlay",
             height=150,
             margin={"l": 8, "r": 8, "t": 8, "b": 8},
+            showlegend=True,  # a single kind has no legend otherwise
             xaxis=axis("layer") | {"range": [0, total], "showgrid": False, "fixedrange": True},
             yaxis={"showticklabels": False, "fixedrange": True},
         ),

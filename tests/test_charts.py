@@ -148,6 +148,13 @@ def test_marks_lie_on_the_lines_where_stages_hold_different_numbers_of_layers():
     assert crossing["customdata"][0][0] == table["cache_bytes"].item()
 
 
+@pytest.mark.parametrize("name", ["deepseek-v3", "mamba2-2.7b", "gemma-3-27b"])
+def test_a_strip_names_its_kinds_even_where_there_is_only_one(name):
+    figure = charts.layer_strip(layer_strip(kvplan.load_model(name)))
+    assert figure["layout"]["showlegend"]
+    assert len(figure["data"]) == len({layer.cache.label for layer in kvplan.load_model(name).layers})
+
+
 def test_lines_of_one_chart_differ_in_dash_and_not_only_in_colour():
     plan = planned()
     table = kvplan.sweep(plan.scenario, context_length=[1024, 2048])

@@ -102,17 +102,26 @@ def take_preset() -> None:
 # ---------------------------------------------------------------------------------------------------------- model
 
 
+IN_A_ROW = 3
+"""Fields side by side; more of them cut large numbers off."""
+
+
 def ask_sizes(sizes: tuple[Size, ...]) -> dict[str, Any]:
     """Number widgets side by side, and below each an empty place for what is wrong with it."""
-    slots = {}
-    for size, place in zip(sizes, st.columns(len(sizes)), strict=True):
-        with place:
-            st.number_input(
-                size.label, 0 if size.name in OPTIONAL else 1, 2**31, size.first, key=_key(size.name), help=size.help,
-                persist_state="session", placeholder="none",
-            )  # fmt: skip
-            slots[size.name] = st.empty()
+    slots, columns = {}, min(IN_A_ROW, len(sizes))
+    for first in range(0, len(sizes), columns):
+        for size, place in zip(sizes[first : first + columns], st.columns(columns), strict=False):
+            with place:
+                _ask_size(size)
+                slots[size.name] = st.empty()
     return slots
+
+
+def _ask_size(size: Size) -> None:
+    st.number_input(
+        size.label, 0 if size.name in OPTIONAL else 1, 2**31, size.first, key=_key(size.name), help=size.help,
+        persist_state="session", placeholder="none",
+    )  # fmt: skip
 
 
 def ask_model() -> None:

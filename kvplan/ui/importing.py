@@ -228,7 +228,7 @@ def facts(model: Model, kv: str) -> list[tuple[str, str]]:
         ("layers", f"{model.num_layers:,}"),
         *((f"layers, {label}", f"{count:,}") for label, count in kinds_of_layer(model).items()),
         ("query heads", str(model.num_attention_heads or "none")),
-        ("KV heads", str(model.num_kv_heads or "not one number for all layers")),
+        ("KV heads", words.kv_heads(model)),
         ("hidden size", f"{model.hidden_size:,}"),
         ("vocabulary", "none" if model.vocab_size is None else f"{model.vocab_size:,}"),
         ("dtype", "not stated" if model.dtype is None else model.dtype.name),

@@ -189,17 +189,12 @@ def model_facts(model: Model, kv: str) -> list[tuple[str, str]]:
         ("weights as published", _exact(model.weight_bytes)),
         ("layers", f"{model.num_layers}: {kinds_sentence(model)}"),
         ("query heads", str(model.num_attention_heads or "none")),
-        ("KV heads", _heads(model)),
+        ("KV heads", words.kv_heads(model)),
         ("hidden size", f"{model.hidden_size:,}"),
         ("vocabulary", "none" if model.vocab_size is None else f"{model.vocab_size:,}"),
         ("context limit", "not stated" if model.context_limit is None else f"{model.context_limit:,}"),
     ]
     return [*facts, ("estimate", "yes")] if model.is_estimate else facts
-
-
-def _heads(model: Model) -> str:
-    count = model.num_kv_heads
-    return "not one number for all layers" if count is None else f"{count:,}"
 
 
 def _exact(read: Callable[[], Any]) -> str:

@@ -17,6 +17,7 @@ from plotly.basedatatypes import BaseFigure, convert_to_base64
 
 from kvplan.documents import table_csv
 from kvplan.errors import KvplanError
+from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
@@ -245,6 +246,13 @@ def gpus(scenario: Scenario) -> str:
     many = f"{scenario.num_gpus:,} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
     stages = scenario.pipeline_parallel
     return f"{many} in {counted(stages, 'stage')}" if stages > 1 else many
+
+
+def kv_heads(model: Model) -> str:
+    """The number of KV heads of a model's layers, or that there is none, or not one."""
+    if all(layer.cache.kv_heads() is None for layer in model.layers):
+        return "none"
+    return "not one number for all layers" if model.num_kv_heads is None else f"{model.num_kv_heads:,}"
 
 
 def precision(scenario: Scenario) -> str:

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from kvplan.plan import Scenario
+from kvplan.presets import load_model
 from kvplan.ui import words
 
 
@@ -24,6 +25,20 @@ def test_only_plain_addresses_become_links():
     assert words.links(text) == ["https://huggingface.co/a/B-1.5", "https://github.com/x/y"]
     assert words.links("https://x.org/](https://evil.org)") == ["https://x.org", "https://evil.org"]
     assert words.links("https://a.org/<b>") == ["https://a.org"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("llama-3.1-8b", "8"),
+        ("deepseek-v3", "none"),
+        ("mamba2-2.7b", "none"),
+        ("jamba-v0.1", "8"),
+        ("gemma-4-26b-a4b", "not one number for all layers"),
+    ],
+)
+def test_kv_heads_of_latent_and_recurrent_layers_are_none(name, said):
+    assert words.kv_heads(load_model(name)) == said
 
 
 def test_a_scenario_is_said_in_one_line():
