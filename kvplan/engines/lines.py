@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity, parse_version
 from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_cache, require_supported
 from kvplan.engines.vllm import CAPACITY_LINE, NEWEST
+from kvplan.model import Layer
 from kvplan.units import GIB, MIB
 
 
@@ -93,17 +95,38 @@ def _tensorrt(launch: Launch) -> Iterator[str]:
 
 
 def _llamacpp(launch: Launch) -> Iterator[str]:
+    """One line for the cells of full layers, one for those of windows, and one for states."""
     cache, options = llamacpp_cache(launch)
-    yield f"n_ctx = {cache.cells}"
-    yield (
-        f"KV size = {cache.kv_bytes / MIB:.2f} MiB, K ({options.type_k}): {cache.k_bytes / MIB:.2f} MiB, "
-        f"V ({options.type_v}): {cache.v_bytes / MIB:.2f} MiB"
-    )
-    if cache.window_cells:
-        yield f"of which window layers: {cache.window_cells} cells"
+    yield f"llama_context: n_ctx         = {cache.cells}"
+    for windows in (False, True):
+        layers = tuple(layer for layer in launch.model.layers if _has_cells(layer, windows=windows))
+        if layers:
+            yield _cells_line(replace(launch, model=replace(launch.model, layers=layers)), len(layers))
     if cache.r_bytes or cache.s_bytes:
         both, conv, state = (size / MIB for size in (cache.r_bytes + cache.s_bytes, cache.r_bytes, cache.s_bytes))
-        yield f"recurrent size = {both:.2f} MiB, R (f32): {conv:.2f} MiB, S (f32): {state:.2f} MiB"
+        count = f"{options.slots:6d} cells, {launch.model.num_layers:3d} layers, {options.slots:2d} seqs"
+        yield (
+            f"llama_memory_recurrent: size = {both:7.2f} MiB ({count}), R (f32): {conv:7.2f} MiB, "
+            f"S (f32): {state:7.2f} MiB"
+        )
+
+
+def _has_cells(layer: Layer, *, windows: bool) -> bool:
+    """Whether the layer has cells in the pool of windows, or in that of full layers."""
+    parts = layer.cache.cache_parts()
+    return bool(parts) and windows == any(part.max_tokens is not None for part in parts)
+
+
+def _cells_line(launch: Launch, layers: int) -> str:
+    """The cells of one slot, and the bytes of all, of layers that share a pool."""
+    cache, options = llamacpp_cache(launch)
+    cells = (cache.window_cells or cache.cells) // options.slots
+    count = f"{cells:6d} cells, {layers:3d} layers, {options.slots:2d}/{options.slots} seqs"
+    keys, values = cache.k_bytes / MIB, cache.v_bytes / MIB
+    return (
+        f"llama_kv_cache: size = {cache.kv_bytes / MIB:7.2f} MiB ({count}), K ({options.type_k}): {keys:7.2f} MiB, "
+        f"V ({options.type_v}): {values:7.2f} MiB"
+    )
 
 
 def _ik_llamacpp(launch: Launch) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from kvplan.define import define_model
 from kvplan.engines.commands import command, python_call, start_text
+from kvplan.engines.compare import compare
 from kvplan.engines.launch import Launch
 from kvplan.engines.lines import predicted_lines
 from kvplan.engines.log import read_log
@@ -188,17 +189,31 @@ def test_the_predicted_lines_read_back_as_a_log() -> None:
 def test_llamacpp_prints_its_cache_to_the_digit() -> None:
     lines = predicted_lines(launch("llama.cpp", kv_dtype="q8_0"))
     half = 4 * 8192 * 32 * 8 * 128 * 34 // 32  # 4 slots, 32 layers, 8 heads of 128 values
+    pool = f"llama_kv_cache: size = {2 * half / MIB:.2f} MiB (  8192 cells,  32 layers,  4/4 seqs)"
     assert lines == (
-        "n_ctx = 32768",
-        f"KV size = {2 * half / MIB:.2f} MiB, K (q8_0): 1088.00 MiB, V (q8_0): 1088.00 MiB",
+        "llama_context: n_ctx         = 32768",
+        f"{pool}, K (q8_0): 1088.00 MiB, V (q8_0): 1088.00 MiB",
     )
 
 
 def test_windows_and_states_have_lines_of_their_own() -> None:
-    windows = predicted_lines(launch("llama.cpp", model=published("openai/gpt-oss-120b"), batch_size=1))
-    assert windows[-1] == "of which window layers: 768 cells"  # 128 + 512 in multiples of 256
+    full, windows = predicted_lines(launch("llama.cpp", model=published("openai/gpt-oss-120b"), batch_size=1))[1:]
+    assert "(  8192 cells,  18 layers,  1/1 seqs), K (f16):  144.00 MiB" in full
+    assert "(   768 cells,  18 layers,  1/1 seqs)" in windows  # 128 + 512 in multiples of 256
     states = predicted_lines(launch("llama.cpp", model=published("Qwen/Qwen3-Next-80B-A3B-Instruct"), batch_size=1))
-    assert states[-1] == "recurrent size = 75.38 MiB, R (f32): 3.38 MiB, S (f32): 72.00 MiB"
+    assert states[-1] == (
+        "llama_memory_recurrent: size =   75.38 MiB (     1 cells,  48 layers,  1 seqs), R (f32):    3.38 MiB, "
+        "S (f32):   72.00 MiB"
+    )
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-oss-120b", "Qwen/Qwen3-Next-80B-A3B-Instruct", "google/gemma-3-27b-it"])
+def test_the_lines_of_llamacpp_read_back_as_a_log_that_agrees(name: str) -> None:
+    made = launch("llama.cpp", model=published(name), batch_size=2)
+    slots = "llama_context: n_seq_max     = 2\n"
+    found = compare(read_log(slots + "\n".join(predicted_lines(made))), made.model)
+    assert len(found) >= 3
+    assert all(line.agrees for line in found)
 
 
 def test_sglang_and_tensorrt_print_the_tokens_of_their_pool() -> None:
