@@ -452,7 +452,7 @@ class Model:
         if self.storage_unknown:
             return (
                 f"how the checkpoint of {self.name} stores its weights is not known ({self.storage_unknown}); "
-                "choose a weight_dtype, such as bf16"
+                "choose a weight dtype, such as bf16"
             )
         if self.dtype is None:
             return f"the config of {self.name} does not state its dtype; choose weight_dtype bf16, fp16 or fp32"

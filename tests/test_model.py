@@ -118,7 +118,7 @@ def test_a_model_that_states_no_dtype_is_refused_where_the_dtype_matters_and_onl
 def test_a_model_whose_published_storage_is_not_known_refuses_only_what_asks_for_it() -> None:
     unknown = replace(SMALL, storage_unknown="the width of its scales is not stated")
     with pytest.raises(
-        InputError, match=r"is not known \(the width of its scales is not stated\); choose a weight_dtype"
+        InputError, match=r"is not known \(the width of its scales is not stated\); choose a weight dtype"
     ):
         unknown.weight_bytes()
     with pytest.raises(InputError, match="the width of its scales is not stated"):

@@ -82,7 +82,7 @@ def measure_parts(
     text = facts["text"]
     caches = layer_caches(answer["runs"], text, dtype)
     weights = weights_of(answer["parameters"], facts, caches)
-    notes = (*_notes(answer, facts), *weights.notes)
+    notes = (*_notes(answer, facts), *weights.notes, *_left_out(data, weights, str(answer["class"])))
     return Measurement(_parts(text, caches, weights), notes, _unread(facts, data), str(answer["class"]))
 
 
@@ -471,6 +471,15 @@ def _parts(text: Mapping[str, Any], caches: Sequence[LayerCache], weights: Weigh
 def _number(text: Mapping[str, Any], key: str) -> int | None:
     value = text.get(key)
     return value if isinstance(value, int) and value > 0 else None
+
+
+def _left_out(data: Mapping[str, Any], weights: Weights, class_name: str) -> list[str]:
+    """The towers of a config whose architectures names a class of the text alone."""
+    towers = [key for key in ("vision_config", "audio_config") if isinstance(data.get(key), Mapping)]
+    if not towers or any(group.tower != "text" for group in weights.outer):
+        return []
+    verb = "is" if len(towers) == 1 else "are"
+    return [f"{' and '.join(towers)} {verb} not counted: {class_name} is a class of text alone"]
 
 
 def _notes(answer: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[str, ...]:

@@ -281,7 +281,7 @@ def measure(config: dict[str, Any]) -> dict[str, Any]:
 
     settings, model_class = choose(config)
     with torch.device("meta"):
-        model = build(model_class, settings)
+        model = build(model_class, own_settings(model_class, settings))
         refuse_cross_attention(model)
         with remembered_shapes():
             runs = all_runs(model)
@@ -359,6 +359,12 @@ def without_unread(config: dict[str, Any]) -> dict[str, Any]:
         for key, value in config.items()
         if key not in UNREAD
     }
+
+
+def own_settings(model_class: Any, settings: Any) -> Any:
+    """A class of the text alone is built from the text's settings, as AutoModelForCausalLM does."""
+    text = getattr(settings, "sub_configs", {}).get("text_config")
+    return settings.get_text_config() if text is not None and model_class.config_class is text else settings
 
 
 def build(model_class: Any, settings: Any) -> Any:

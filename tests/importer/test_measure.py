@@ -701,6 +701,24 @@ def test_a_key_that_neither_a_rule_nor_the_class_reads_refuses_the_import() -> N
 
 
 @pytest.mark.usefixtures("measuring")
+def test_a_class_of_text_alone_is_built_from_the_text_settings_and_its_towers_are_said_to_be_left_out() -> None:
+    needs_libraries()
+    text = {
+        "model_type": "qwen3_5_text", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 1, "layer_types": ["full_attention"], "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "tie_word_embeddings": False, "max_position_embeddings": 256,
+    }  # fmt: skip
+    config = {
+        "model_type": "qwen3_5", "architectures": ["Qwen3_5ForCausalLM"], "text_config": text, "vision_config": {},
+        "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    model = import_config(config, measure="always")
+    attention = 2 * 64 * 64 + 2 * 32 * 64 + 64 * 64 + 2 * 16  # queries with a gate, keys, values, output, norms
+    assert model.num_params == 2 * 100 * 64 + attention + 3 * 128 * 64 + 3 * 64
+    assert "vision_config is not counted: Qwen3_5ForCausalLM is a class of text alone" in model.notes
+
+
+@pytest.mark.usefixtures("measuring")
 def test_a_class_may_pass_over_layers_that_predict_further_tokens_which_are_named_beside_the_weights() -> None:
     needs_libraries()
     config = {

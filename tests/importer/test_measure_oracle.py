@@ -21,7 +21,6 @@ NOT_MEASURED: dict[str, str] = {
     "RWKV__rwkv-6-world-1b6": "knows no model_type 'rwkv6'",
     "alibaba__Logics-Thinking-8B": "knows no model_type 'logics'",
     "deepseek-ai__DeepSeek-OCR": "knows no model_type 'deepseek_vl_v2'",
-    "dots-studio__dots3-note-prev@tfdefault": "cannot build it",
     "github_reubzdubz__Molmo-7B-D-NF4": "knows no model_type 'molmo'",
     "microsoft__Phi-3-small-8k-instruct": "knows no model_type 'phi3small'",
     "nvidia__LocateAnything-3B_auto-round_": "knows no model_type 'locateanything'",
