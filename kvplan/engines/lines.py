@@ -8,6 +8,7 @@ from dataclasses import replace
 from kvplan.engines.budget import PoolBudget
 from kvplan.engines.capacity import EngineCapacity, parse_version
 from kvplan.engines.launch import Launch, budget_of, capacity_of, llamacpp_cache, require_supported
+from kvplan.engines.sglang import SWA_FULL_TOKENS_RATIO
 from kvplan.engines.vllm import CAPACITY_LINE, NEWEST
 from kvplan.model import Layer
 from kvplan.units import GIB, MIB
@@ -79,8 +80,26 @@ def _sglang(launch: Launch) -> Iterator[str]:
     if not found.tokens:
         yield "Not enough memory. Please try to increase --mem-fraction-static"
         return
-    yield f"KV Cache is allocated. #tokens: {found.tokens}, {_gib(budget.pool_bytes)} GB in all"
+    yield _sglang_pool(launch, found)
     yield f"max_total_num_tokens={found.tokens}, context_len={launch.context_length}"
+
+
+def _sglang_pool(launch: Launch, found: EngineCapacity) -> str:
+    """The pool of tokens: keys and values apart, latent rows together, or that of full and window layers."""
+    size = found.num_blocks * found.bytes_per_block
+    parts = [part for layer in launch.model.layers for part in layer.cache.cache_parts()]
+    limited = {part.max_tokens is not None for part in parts}
+    if len(limited) > 1:
+        window = int(found.tokens * SWA_FULL_TOKENS_RATIO)
+        return f"SWAKVPool mem usage: {_gib(size)} GB, swa size: {window}, full size: {found.tokens}"
+    tokens = f"KV Cache is allocated. #tokens: {found.tokens}"
+    sizes = [(part.role, part.entry_bytes(launch.kv, launch.placement.tensor_parallel)) for part in parts]
+    keys = size * sum(each for role, each in sizes if role == "key") // sum(each for _, each in sizes)
+    return (
+        f"{tokens}, K size: {_gib(keys)} GB, V size: {_gib(size - keys)} GB"
+        if keys
+        else f"{tokens}, KV size: {_gib(size)} GB"
+    )
 
 
 def _tensorrt(launch: Launch) -> Iterator[str]:

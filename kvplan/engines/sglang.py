@@ -20,6 +20,7 @@ from kvplan.units import GIB, MIB
 
 PAGE_SIZE = 1
 SPARSE_PAGE_SIZE = 64
+SWA_FULL_TOKENS_RATIO = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class SglangOptions:
     draft_layers              layers of a multi-token-prediction draft, each like the model's last attention layer
     """
 
-    swa_full_tokens_ratio: float = 0.8
+    swa_full_tokens_ratio: float = SWA_FULL_TOKENS_RATIO
     mamba_full_memory_ratio: float = 0.9
     draft_layers: int = 0
 

@@ -216,6 +216,23 @@ def test_the_lines_of_llamacpp_read_back_as_a_log_that_agrees(name: str) -> None
     assert all(line.agrees for line in found)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Qwen/Qwen2-7B", "KV Cache is allocated. #tokens: "),
+        ("google/gemma-3-27b-it", "SWAKVPool mem usage: "),
+        ("deepseek-ai/DeepSeek-V3", "KV size: "),
+    ],
+)
+def test_the_lines_of_sglang_read_back_as_a_log_that_agrees(name: str, words: str) -> None:
+    wide = define_gpu(name="G", usable_bytes=2000 * GIB)
+    made = launch("sglang", model=published(name), gpu=wide, memory_fraction=0.9)
+    lines = predicted_lines(made)
+    assert words in lines[1]
+    (line,) = (found for found in compare(read_log("\n".join(lines)), made.model) if found.label == "cache size")
+    assert line.agrees
+
+
 def test_sglang_and_tensorrt_print_the_tokens_of_their_pool() -> None:
     sglang = predicted_lines(launch("sglang", memory_fraction=0.5, **known(1)))
     tokens = (39 * GIB - 16_060_522_496) // 131_072
