@@ -333,6 +333,29 @@ def test_a_model_without_that_axis_says_why(app, model):
     assert str(reason.value) in page.texts()
 
 
+@pytest.mark.parametrize(
+    ("model", "settings", "said"),
+    [
+        ("qwen3-next-80b-a3b", {}, "Of 48 layers these have no KV heads, and stay as they are: 36 recurrent state."),
+        ("gemma-3-27b", {}, "52 layers keep a window: once it is full, a token more adds nothing there."),
+        (
+            "llama-3.1-8b",
+            {"tp": "8"},
+            "Each of 8 GPUs holds one KV head at least: fewer than 8 are copied and save no more.",
+        ),
+    ],
+)
+def test_why_the_number_of_kv_heads_changes_less_than_one_may_expect(app, model, settings, said):
+    page = asked(app, HEADS, model=model, **settings)
+    assert said in page.texts()
+
+
+def test_a_model_without_kv_heads_speaks_of_no_figures(app):
+    page = asked(app, HEADS, model="deepseek-v3")
+    assert not page.run.get("plotly_chart")
+    assert not any("figures" in text for text in page.texts())
+
+
 # ------------------------------------------------------------------------------------------------------ which GPU
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 import pandas as pd
@@ -10,6 +11,7 @@ import streamlit as st
 from kvplan.documents import Figure
 from kvplan.errors import InputError, KvplanError
 from kvplan.explain import cache_terms
+from kvplan.model import Layer
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.sweep import Refusal
 from kvplan.sweep_charts import head_bars
@@ -18,10 +20,7 @@ from kvplan.ui.exports import offer_sweep
 from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps, show_terms
 from kvplan.units import format_bytes
 
-DECISION = (
-    "How many KV heads a model has is decided before training: a trained model cannot be converted for free. "
-    "The figures say what another number would have cost."
-)
+DECISION = "How many KV heads a model has is decided before training: a trained model cannot be converted for free."
 
 
 def ask(scenario: Scenario) -> None:
@@ -65,7 +64,9 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
     kinds = {count: model.kv_head_kind(count) for count in plans}
     answer = _answer(scenario, plans)
     show_answer(answer, plan(scenario))
-    st.text(DECISION)
+    st.text(f"{DECISION} The figures say what another number would have cost.")
+    for sentence in _remarks(scenario):
+        st.text(sentence)
     marked = {count: f"{kind}, as trained" if count == model.num_kv_heads else kind for count, kind in kinds.items()}
     marks = {count: phrase.replace(", ", "<br>") for count, phrase in marked.items()}
     per_token = {count: _number(p.bytes_per_token) for count, p in plans.items()}
@@ -93,6 +94,29 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
     words.show_table(table, "heads")
     offer_sweep(table, scenario, "kv-heads", answer, by_token, by_context)
     show_formula("heads", lambda: _show_terms(plans))
+
+
+def _remarks(scenario: Scenario) -> list[str]:
+    """Why the number changes less than one may expect: layers without KV heads, windows, copies on several GPUs."""
+    layers, gpus, said = scenario.model.layers, scenario.tensor_parallel, []
+    headless = Counter(layer.cache.label for layer in layers if layer.cache.kv_heads() is None)
+    if headless:
+        kinds = ", ".join(f"{count:,} {label}" for label, count in headless.items())
+        said.append(f"Of {len(layers):,} layers these have no KV heads, and stay as they are: {kinds}.")
+    windows = sum(_has_window(layer) for layer in layers)
+    if windows:
+        said.append(
+            f"{words.counted(windows, 'layer')} keep a window: once it is full, a token more adds nothing there."
+        )
+    if gpus > 1:
+        said.append(
+            f"Each of {gpus:,} GPUs holds one KV head at least: fewer than {gpus:,} are copied and save no more."
+        )
+    return said
+
+
+def _has_window(layer: Layer) -> bool:
+    return any(part.max_tokens is not None for part in layer.cache.cache_parts())
 
 
 def _answer(scenario: Scenario, plans: dict[int, MemoryPlan]) -> str:
