@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from kvplan.errors import KvplanError
+from kvplan.errors import KvplanError, shorten
 from kvplan.plan import Scenario
 from kvplan.share import OpenedLink, comparison_keys, open_comparison
 from kvplan.ui.compared import keep_compared
@@ -122,7 +122,7 @@ def show_address_trouble() -> None:
     unused = [f"{key}={text}" for key, texts in asked.items() if not _stands(key, texts) for text in texts]
     said = [trouble] if trouble else []
     if unused:
-        said.append(f"this page does not use {', '.join(unused)}"[:MAX_SAID])
+        said.append(f"this page does not use {shorten(', '.join(unused), MAX_SAID)}")
     if said:
         st.warning("Not everything could be used", icon=":material/warning:")
         st.text("; ".join(said))

@@ -99,6 +99,7 @@ def test_what_no_address_can_carry_is_said_in_a_sentence_with_the_file(app):
     [
         ({"unit": "XX"}, "this page does not use unit=XX"),
         ({"q": "zzz"}, "this page does not use q=zzz"),
+        ({"q": "a\u202eb\0"}, "this page does not use q=a?b?"),
         ({"utm_source": "mail"}, "this page does not use utm_source=mail"),
         ({"ctx": "lots"}, "the link's ctx: number is 'lots'"),
         ({"unit": "XX", "batch": "0", "foo": "1"}, "this page does not use unit=XX, foo=1"),
