@@ -124,6 +124,11 @@ def _all_tensors(headers: Sequence[GgufHeader]) -> tuple[GgufTensor, ...]:
     """The tensors of all parts. Raises ConfigError where the parts do not belong together."""
     for index, header in enumerate(headers):
         count, number = header.keys.get("split.count", 1) or 1, header.keys.get("split.no", 0)
+        if isinstance(count, int) and count > len(headers):
+            raise ConfigError(
+                f"{header.where}: it is one of {count:,} parts; all are needed, with names that end in "
+                "-00001-of-00002.gguf and so on"
+            )
         if count != len(headers) or number != index:
             raise ConfigError(
                 f"{header.where}: split.no is {quoted(number)} and split.count {quoted(count)}; it stands as part "

@@ -708,6 +708,13 @@ def test_all_parts_in_a_browser_are_the_whole_file_in_any_order() -> None:
     assert import_gguf_beginnings(beginnings([[], tensors[:5], tensors[5:]], keys)[::-1]) == read(keys, tensors)
 
 
+def test_a_part_under_another_name_says_how_its_parts_are_found(tmp_path: Path) -> None:
+    keys, tensors = small()
+    first, _ = split(tmp_path, keys, [tensors[:5], tensors[5:]])
+    with pytest.raises(ConfigError, match="one of 2 parts; all are needed, with names that end in -00001-of-00002"):
+        import_gguf(first.rename(tmp_path / "renamed.gguf"))
+
+
 def test_the_same_part_twice_is_refused() -> None:
     keys, tensors = small()
     first, _ = beginnings([tensors[:5], tensors[5:]], keys)
