@@ -9,7 +9,7 @@ from kvplan.errors import KvplanError, LinkError
 from kvplan.library import SCENARIO, scenario_of
 from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios
-from kvplan.share import open_comparison
+from kvplan.share import MAX_COMPARED, open_comparison
 from kvplan.ui import words
 from kvplan.ui.address import say_once, take_scenario
 from kvplan.ui.compared import add_compared, compared, is_full, keep_compared
@@ -32,16 +32,22 @@ def keep_current() -> None:
 
 
 def take_link() -> None:
-    """Add what a pasted link describes; what of it could not be used is said once."""
+    """Add what a pasted link describes; what of it could not be used, or found no room, is said once."""
     text, st.session_state[LINK] = st.session_state[LINK], ""
     if not text.strip():
         return
     opened = open_comparison(text)
-    for one in opened:
-        if one.scenario is not None:
-            add_compared(one.scenario)
-    if said := "; ".join(one.sentence for one in opened if one.sentence):
-        say_once(said)
+    given = [one.scenario for one in opened if one.scenario is not None]
+    said = [one.sentence for one in opened if one.sentence]
+    room = MAX_COMPARED - 1 - len(compared())
+    if len(given) > room:
+        said.append(
+            f"only {room} of the link's {len(given)} scenarios found room: a comparison has up to {MAX_COMPARED}"
+        )
+    for scenario in given[:room]:
+        add_compared(scenario)
+    if said:
+        say_once("; ".join(said))
 
 
 def take_preset() -> None:

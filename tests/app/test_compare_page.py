@@ -54,6 +54,14 @@ def test_a_pasted_link_that_is_damaged_says_so(app):
     assert from_comparison_link(address_of(page))[1].context_length == 8192
 
 
+def test_a_pasted_comparison_with_more_than_there_is_room_for_says_how_many_were_taken(app):
+    page = on_page(app)
+    four = [OTHER.with_changes(batch_size=size) for size in (1, 2, 3, 4)]
+    page.set(compare_link=to_comparison_link(four))
+    assert from_comparison_link(address_of(page)) == (LLAMA, *four[:3])
+    assert "only 3 of the link's 4 scenarios found room: a comparison has up to 4" in said(page)
+
+
 @pytest.mark.parametrize("text", ["hello", "https://example.org/", "?v=9"])
 def test_what_is_no_link_adds_nothing_and_says_so(app, text):
     page = on_page(app)
