@@ -55,6 +55,8 @@ def _stray(root: Path) -> Iterator[Problem]:
     folders = {kind.folder for kind in KINDS.values()}
     for file in sorted(root.rglob("*.toml")):
         inside = file.relative_to(root)
+        if inside.parts[0].startswith("."):  # settings of a tool, such as .taplo.toml and .git
+            continue
         if len(inside.parts) != 2 or inside.parts[0] not in folders:
             yield Problem(str(inside), 1, "stands outside models/, gpus/, nodes/ and scenarios/, so no kvplan reads it")
 

@@ -664,8 +664,8 @@ MAX_ZIP_RATIO = 100
 """Unpacked bytes for each packed one; preset files reach about 10."""
 
 MAX_ZIP_TROUBLES = 10
-_BESIDE = r"(^|/)(__MACOSX/|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$)"
-"""What systems put beside the files of a person: a zip made on a Mac has one of them for each."""
+_BESIDE = r"(^|/)(__MACOSX/|\.[^/.]|Thumbs\.db$|desktop\.ini$)"
+"""What systems and tools put beside the files of a person: hidden files, and on a Mac one for each of his own."""
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 _DIRECTORY_ENTRY = b"PK\x01\x02"
@@ -825,7 +825,10 @@ def _is_wanted(name: str, members: Mapping[str, Any]) -> bool:
     """Preset files and configs; beside a config.json no other JSON file is one."""
     folder, _, file = name.rpartition("/")
     beside = f"{folder}/{CONFIG}" if folder else CONFIG
-    return file.endswith(".toml") or (file.endswith(".json") and (file == CONFIG or beside not in members))
+    is_config = (
+        file.endswith(".json") and not file.endswith(".schema.json") and (file == CONFIG or beside not in members)
+    )
+    return file.endswith(".toml") or is_config
 
 
 def _left_out(names: list[str]) -> list[str]:

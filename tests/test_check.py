@@ -177,6 +177,13 @@ def test_every_broken_file_is_reported_and_a_scenario_that_needs_it_too(folder: 
     assert [problem.file for problem in check_directory(folder)] == ["models/llama.toml", "scenarios/one.toml"]
 
 
+def test_settings_of_tools_beside_the_presets_are_no_presets(folder: Path) -> None:
+    (folder / ".taplo.toml").write_text("[[rule]]")
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "pyproject.toml").write_text("[project]")
+    assert check_directory(folder) == []
+
+
 def test_the_version_before_is_not_checked(folder: Path) -> None:
     (folder / "gpus" / "card.toml.1").write_text("broken")
     assert check_directory(str(folder)) == []

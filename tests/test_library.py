@@ -622,10 +622,15 @@ def test_after_ten_broken_files_the_rest_of_a_zip_is_not_read() -> None:
 def test_what_a_system_puts_beside_the_files_of_a_zip_is_passed_over() -> None:
     cards = {f"gpus/card-{index}.toml": file_text(CARD) for index in range(12)}
     beside = {f"__MACOSX/gpus/._card-{index}.toml": "\0\5\x16\7" for index in range(12)}
-    others = {"gpus/.DS_Store": "x", "gpus/._a.toml": "x", "Thumbs.db": "x", "gpus/desktop.ini": "x"}
-    found = read_zip(zipped({**cards, **beside, **others}))
-    assert len(found.presets) == 12
+    others = {"gpus/.DS_Store": "x", ".taplo.toml": "x", "Thumbs.db": "x", "gpus/desktop.ini": "x"}
+    found = read_zip(zipped({**cards, **beside, **others, "./gpus/last.toml": file_text(CARD)}))
+    assert len(found.presets) == 13
     assert found.troubles == ()
+
+
+def test_a_schema_in_a_zip_is_no_config() -> None:
+    found = read_zip(zipped({"card.toml": file_text(CARD), "gpu.schema.json": "{}"}))
+    assert found == ((CARD,), ("'gpu.schema.json': neither a .toml nor a config.json file, so left out",))
 
 
 @pytest.mark.parametrize("files", [{}, {"gpus/": ""}, {"__MACOSX/._card.toml": "x"}], ids=["none", "folder", "mac"])
