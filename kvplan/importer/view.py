@@ -80,12 +80,14 @@ class ConfigView:
             raise self.error(str(error)) from None
 
     def number(self, *names: str, default: Any = REQUIRED) -> Any:
-        """A finite number."""
+        """A number from -MAX_SIZE to MAX_SIZE: a ratio of sizes is no larger than they are."""
         value = self._find(names, default)
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self.error(f"{names[0]} is {quoted(value)}; a number is needed")
+        if abs(value) > MAX_SIZE:
+            raise self.error(f"{names[0]} is {quoted(value)}; it must be at most {MAX_SIZE:,}")
         return value
 
     def flag(self, *names: str, default: Any = REQUIRED) -> Any:

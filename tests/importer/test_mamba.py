@@ -215,6 +215,12 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
         ("nvidia__Nemotron-H-8B-Base-8K", {"hybrid_override_pattern": "MX"}, "must hold only M, E, . and -"),
         ("nvidia__Nemotron-H-8B-Base-8K", {"num_hidden_layers": 50}, "num_hidden_layers is 50, but the pattern has 52"),
         ("tiiuae__Falcon-H1-0.5B-Instruct", {"mamba_d_ssm": 1000}, "do not make the 1000 channels"),
+        (
+            "tiiuae__Falcon-H1-0.5B-Instruct",
+            {"model_type": "falcon_mamba", "expand": 1e308},
+            "expand is 1e.308; it must",
+        ),
+        ("tiiuae__Falcon-H1-0.5B-Instruct", {"model_type": "mamba2", "expand": -1e308}, "expand is -1e.308; it must"),
     ],
 )
 def test_a_config_that_contradicts_itself_is_refused(name: str, changes: dict[str, Any], message: str) -> None:
