@@ -36,6 +36,7 @@ def show() -> None:
     from kvplan.ui.address_bar import keep_address
     from kvplan.ui.library import require_library
     from kvplan.ui.sidebar import PageEnds, has_scenario, show_sidebar
+    from kvplan.ui.words import arrive, leave_page
 
     require_library()
     page = st.navigation(
@@ -54,6 +55,7 @@ def show() -> None:
         ],
         position="top",
     )
+    arrive()
     read_address(page.url_path)
     is_first_run = not has_scenario()
     if is_first_run:
@@ -70,6 +72,7 @@ def show() -> None:
             keep_address(page.url_path)
         with trouble:
             show_address_trouble()
+    leave_page()
 
 
 if __name__ == "__main__":  # Streamlit runs the script

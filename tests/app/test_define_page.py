@@ -31,6 +31,12 @@ def test_a_defined_model_is_planned_at_once(app):
     assert page.heading() == kvplan.plan(kvplan.Scenario(model, "h100-sxm-80gb")).sentence
 
 
+def test_the_way_to_the_plan_keeps_what_the_sidebar_says(app):
+    page = on_define(app, gpu="t4-16gb", ctx="2k", batch="3")
+    page.click("use_model")
+    assert [page.value(key) for key in ("model", "gpu", "ctx", "batch")] == ["my-my-3b", "t4-16gb", "2k", 3]
+
+
 def test_names_that_differ_never_share_an_id(app):
     page = on_define(app)
     for name in ("Model A", "Model-A"):
