@@ -16,7 +16,7 @@ import kvplan
 from kvplan.cli import main
 from kvplan.library import SAVED_LINE
 from kvplan.plan import Scenario, plan
-from kvplan.presets import model_from_table, read_toml, save_gpu
+from kvplan.presets import load_model, model_from_table, read_toml, save_gpu
 from kvplan.schema import all_schemas
 from kvplan.sweep import sweep
 
@@ -215,10 +215,27 @@ def test_a_folder_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str], 
     assert "is no folder" in run(capsys, "import", LLAMA, "--save", str(tmp_path / "none"), "--id", "x")[2]
 
 
+@pytest.mark.usefixtures("measuring")
+def test_a_shipped_preset_is_verified_by_the_config_that_it_is_made_from(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers")
+    status, out, err = run(capsys, "verify", "smollm2-135m")
+    assert (status, err) == (0, "")
+    params = load_model("smollm2-135m").num_params
+    assert f"rules {params:,}  measured {params:,}" in out
+
+
+def test_a_copy_without_its_tests_says_that_it_keeps_no_config(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvplan.cli.importing.KEPT_CONFIGS", tmp_path)
+    status, _, err = run(capsys, "verify", "llama-3.1-8b")
+    assert status == 2
+    assert "is not kept here; give the path of one" in err
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("llama-3.1-8b", "needs the path of a config.json; the preset llama-3.1-8b keeps what was read"),
         ("model.gguf", "what a config.json describes; model.gguf lists its tensors itself"),
     ],
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from kvplan.cli.browsing import model_head
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option, is_gguf
@@ -18,6 +20,9 @@ from kvplan.units import format_params
 
 LENGTHS = (16, 4_096, 131_072)
 """Context lengths at which `verify` compares caches."""
+
+KEPT_CONFIGS = Path(__file__).resolve().parents[2] / "tests" / "data"
+"""The published configs that shipped presets are made from, in a full copy of kvplan."""
 
 
 def _import_command(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +131,7 @@ def _new_file(name: str, folder: Path) -> Path:
 
 
 def _verify_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", help="the path of a config.json")
+    parser.add_argument("config", metavar="MODEL", help="a shipped model preset, or the path of a config.json")
     dtype_option(parser)
     parser.set_defaults(run=run_verify)
 
@@ -135,10 +140,9 @@ def run_verify(options: argparse.Namespace) -> int:
     """`verify`: the rules' count beside what the installed transformers builds. Status 0 where they agree."""
     from kvplan.importer import import_config
 
-    _require_config(options.config)
-    rules, measured = (
-        import_config(Path(options.config), dtype=options.dtype, measure=way) for way in ("never", "always")
-    )
+    config, stated = _config_of(options.config)
+    dtype = options.dtype or stated
+    rules, measured = (import_config(config, dtype=dtype, measure=way) for way in ("never", "always"))
     rows = [("parameters", rules.num_params, measured.num_params)]
     rows += [(f"cache of {n:,} tokens", rules.cache_bytes(n), measured.cache_bytes(n)) for n in LENGTHS]
     for label, counted, seen in rows:
@@ -147,14 +151,26 @@ def run_verify(options: argparse.Namespace) -> int:
     return FITS if all(counted == seen for _, counted, seen in rows) else DOES_NOT_FIT
 
 
-def _require_config(given: str) -> None:
-    """Raises InputError for what holds no config to build a class from."""
+def _config_of(given: str) -> tuple[Path | dict[str, Any], str | None]:
+    """The config to build a class from, and the dtype that it lacks; a preset's is kept beside the tests.
+
+    Raises InputError for what holds no config.
+    """
     if is_gguf(given):
         raise InputError(f"verify compares what a config.json describes; {shorten(given)} lists its tensors itself")
-    if given in list_models():
-        raise InputError(
-            f"verify needs the path of a config.json; the preset {given} keeps what was read, not the file"
-        )
+    if given not in list_models():
+        return Path(given), None
+    row = next((row for row in _preset_rows() if row["id"] == given), None)
+    if row is None:
+        raise InputError(f"the config that the preset {given} was made from is not kept here; give the path of one")
+    config = json.loads((KEPT_CONFIGS / "configs" / f"{row['config']}.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in config.items() if key not in row.get("without", ())}, row.get("dtype")
+
+
+def _preset_rows() -> list[dict[str, Any]]:
+    """What each shipped preset was made from; none where kvplan was copied without its tests."""
+    path = KEPT_CONFIGS / "model_presets.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 COMMANDS = (
