@@ -670,36 +670,37 @@ def _without_schema(table: Table, place: _Place) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ GPUs, scenarios
 
 
+def _file_table(thing: Gpu | Node) -> dict[str, Any]:
+    """`thing` as its file has it: without the id, which is the file's name."""
+    return {"schema": SCHEMA, **{key: value for key, value in _to_table(thing).items() if key != "id"}}
+
+
+def _file_fields(table: Table, place: _Place) -> dict[str, Any]:
+    """The fields that a file states; an id of its own is none of them."""
+    rest = _without_schema(table, place)
+    if "id" in rest:
+        raise place.error("has the unknown key 'id'; the file's name is the id")
+    return rest
+
+
 def gpu_to_table(gpu: Gpu) -> dict[str, Any]:
     """`gpu` as the table of a preset file."""
-    table = {"schema": SCHEMA, **_to_table(gpu)}
-    table.pop("id", None)
-    return table
+    return _file_table(gpu)
 
 
 def gpu_from_table(table: Table, where: str, name: str = "") -> Gpu:
     """The GPU that `table` describes. Raises PresetError with file and field."""
-    place = _Place(where)
-    rest = _without_schema(table, place)
-    if "id" in rest:
-        raise place.error("has the unknown key 'id'; the file's name is the id")
-    return _build(Gpu, {**rest, "id": name}, place)
+    return _build(Gpu, {**_file_fields(table, _Place(where)), "id": name}, _Place(where))
 
 
 def node_to_table(node: Node) -> dict[str, Any]:
     """`node` as the table of a preset file."""
-    table = {"schema": SCHEMA, **_to_table(node)}
-    table.pop("id", None)
-    return table
+    return _file_table(node)
 
 
 def node_from_table(table: Table, where: str, name: str = "") -> Node:
     """The node that `table` describes; whether its GPU is known shows where it is used. Raises PresetError."""
-    place = _Place(where)
-    rest = _without_schema(table, place)
-    if "id" in rest:
-        raise place.error("has the unknown key 'id'; the file's name is the id")
-    return _build(Node, {**rest, "id": name}, place)
+    return _build(Node, {**_file_fields(table, _Place(where)), "id": name}, _Place(where))
 
 
 def node_sizes(gpu: Gpu) -> tuple[int, ...]:
