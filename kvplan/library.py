@@ -124,7 +124,6 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (MODEL, GPU, NODE, SCENARI
 """Every kind of preset by its name, what names others after what it names."""
 
 _BY_CLASS = {kind.made: kind for kind in KINDS.values()}
-_BY_FOLDER = {kind.folder: kind for kind in KINDS.values()}
 
 
 def kind_of(preset: Preset) -> Kind:

@@ -33,7 +33,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.benchmarks.floor import APP_QUERIES, KV_DTYPES, bare_server, write_constants
+from tests.benchmarks.floor import (
+    APP_QUERIES,
+    KV_DTYPES,
+    bare_server,
+    chosen_measurements,
+    measurement_parser,
+    write_constants,
+)
 from tests.benchmarks.visitors import Session, wire
 from tests.browser.conftest import DESKTOP, FLAGS, chromium
 from tests.servers import Server, running
@@ -270,15 +277,10 @@ MEASUREMENTS = ("plan", "sweep", "start", "sessions", "transfer")
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measurements", nargs="*", metavar="measurement", help=", ".join(MEASUREMENTS) + " (all)")
+    parser = measurement_parser(__doc__, MEASUREMENTS)
     parser.add_argument("--changes", type=int, default=25, help="widget changes of each page (25)")
     parser.add_argument("--starts", type=int, default=5, help="cold starts (5)")
-    given = parser.parse_args()
-    unknown = set(given.measurements) - set(MEASUREMENTS)
-    if unknown:
-        parser.error(f"{', '.join(sorted(unknown))}: not a measurement; choose from {', '.join(MEASUREMENTS)}")
-    return given
+    return chosen_measurements(parser, MEASUREMENTS)
 
 
 def main() -> None:

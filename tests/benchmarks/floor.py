@@ -1,8 +1,10 @@
-"""What a benchmark lays beside the app: bare_page.py, and the app's own figures as constants for it."""
+"""What benchmarks share: bare_page.py beside the app, the app's figures as constants for it, and their options."""
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -60,3 +62,19 @@ def write_constants(path: Path) -> None:
         for page, figures in (("plan", plan_figures), ("sweep", sweep_figures))
     }
     path.write_text(json.dumps(pages), encoding="utf-8")
+
+
+def measurement_parser(text: str | None, measurements: Sequence[str]) -> argparse.ArgumentParser:
+    """A parser of a benchmark's options, which begin with the measurements that are wanted."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measurements", nargs="*", metavar="measurement", help=", ".join(measurements) + " (all)")
+    return parser
+
+
+def chosen_measurements(parser: argparse.ArgumentParser, measurements: Sequence[str]) -> argparse.Namespace:
+    """The options as given; a measurement that is none ends the program with the list of them."""
+    given = parser.parse_args()
+    unknown = set(given.measurements) - set(measurements)
+    if unknown:
+        parser.error(f"{', '.join(sorted(unknown))}: not a measurement; choose from {', '.join(measurements)}")
+    return given

@@ -43,7 +43,16 @@ from websockets.exceptions import ConnectionClosed
 
 from kvplan import charts
 from kvplan.plan import plan
-from tests.benchmarks.floor import APP_QUERIES, FIRST, KV_DTYPES, bare_server, sweep_figures, write_constants
+from tests.benchmarks.floor import (
+    APP_QUERIES,
+    FIRST,
+    KV_DTYPES,
+    bare_server,
+    chosen_measurements,
+    measurement_parser,
+    sweep_figures,
+    write_constants,
+)
 from tests.benchmarks.visitors import Answer, Session, wire
 from tests.servers import Server, running
 
@@ -355,17 +364,12 @@ MEASUREMENTS = ("plan", "sweep", "waves", "beside")
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measurements", nargs="*", metavar="measurement", help=", ".join(MEASUREMENTS) + " (all)")
+    parser = measurement_parser(__doc__, MEASUREMENTS)
     parser.add_argument("--sessions", type=int, help="visitors (50 on Plan, 15 on Sweep)")
     parser.add_argument("--seconds", type=float, default=120, help="how long they work (120)")
     parser.add_argument("--every", type=float, default=2, help="seconds between the changes of one visitor (2)")
     parser.add_argument("--waves", type=int, default=4, help="how often the crowd comes back (4)")
-    given = parser.parse_args()
-    unknown = set(given.measurements) - set(MEASUREMENTS)
-    if unknown:
-        parser.error(f"{', '.join(sorted(unknown))}: not a measurement; choose from {', '.join(MEASUREMENTS)}")
-    return given
+    return chosen_measurements(parser, MEASUREMENTS)
 
 
 def main() -> None:
