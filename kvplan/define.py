@@ -103,7 +103,8 @@ def define_model(
         outside = _outer_weights(sizes, vocab_size, tied_embeddings)
     else:
         _require_only_count(intermediate_size, vocab_size, experts, tied_embeddings, attention_bias, mlp_bias)
-        inside, outside = [()] * count, _counted_weights(whole_number(num_params, "num_params", high=MAX_PARAMS), sizes)
+        params = whole_number(num_params, "num_params", high=MAX_PARAMS)
+        inside, outside = [()] * count, counted_weights(params, sizes.hidden)
     kinds = list(zip(caches, inside, strict=True))
     made = {kind: Layer(*kind, sizes.heads) for kind in kinds}
     return Model(
@@ -203,7 +204,7 @@ def _caches(
 
 def _mixer_weights(sizes: _Sizes, bias: bool, latent: Latent | None) -> Groups:
     if latent is not None:
-        return _latent_weights(sizes, _checked_latent(latent))
+        return latent_projections(sizes.hidden, sizes.heads, _checked_latent(latent))
     return attention(*sizes, q_bias=bias, k_bias=bias, v_bias=bias, out_bias=bias)
 
 
@@ -212,15 +213,14 @@ def _behind_weights(
 ) -> list[Groups]:
     """What stands behind the attention of each of `count` layers: an MLP, or experts."""
     if experts is None:
-        return [_mlp_weights(hidden, width, mlp_bias)] * count
+        return [mlp_weights(hidden, width, mlp_bias)] * count
     dense = whole_number(experts.num_dense_layers, "num_dense_layers", low=0, high=count - 1)
-    first = [_mlp_weights(hidden, width, bias=False)] * dense if dense else []
-    return [*first, *[_moe_weights(hidden, experts)] * (count - dense)]
+    first = [mlp_weights(hidden, width, bias=False)] * dense if dense else []
+    return [*first, *[expert_weights(hidden, experts)] * (count - dense)]
 
 
-def _latent_weights(sizes: _Sizes, latent: Latent) -> Groups:
+def latent_projections(hidden: int, heads: int, latent: Latent) -> Groups:
     """The projections of latent attention, as DeepSeek-V2 and V3 have them."""
-    hidden, heads = sizes.hidden, sizes.heads
     query = heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim)
     if latent.q_lora_rank is None:
         queries = linear("attention_q", query, hidden, split="rows")
@@ -238,13 +238,15 @@ def _latent_weights(sizes: _Sizes, latent: Latent) -> Groups:
     )
 
 
-def _mlp_weights(hidden: int, width: int | None, bias: bool) -> Groups:
+def mlp_weights(hidden: int, width: int | None, bias: bool) -> Groups:
+    """A gated MLP. Raises InputError where its width is missing."""
     if width is None:
         raise InputError("intermediate_size is missing; give the MLP's width, or num_params for an estimate")
     return gated_mlp(hidden, whole_number(width, "intermediate_size", high=MAX_SIZE), bias=bias)
 
 
-def _moe_weights(hidden: int, experts: Experts) -> Groups:
+def expert_weights(hidden: int, experts: Experts) -> Groups:
+    """The router, the routed experts and the shared ones of a layer. Raises InputError."""
     count = whole_number(experts.num_experts, "num_experts", high=MAX_SIZE)
     per_token = whole_number(experts.num_experts_per_token, "num_experts_per_token", high=count)
     width = whole_number(experts.intermediate_size, "the experts' intermediate_size", high=MAX_SIZE)
@@ -278,8 +280,8 @@ def _require_only_count(
             )
 
 
-def _counted_weights(params: int, sizes: _Sizes) -> Groups:
+def counted_weights(params: int, hidden: int) -> Groups:
     """Weights known only by their number, as rows of hidden_size and what is left over."""
-    rows, rest = divmod(params, sizes.hidden)
-    matrix = (WeightGroup("unsplit", rows, sizes.hidden, split="rows"),) if rows else ()
+    rows, rest = divmod(params, hidden)
+    matrix = (WeightGroup("unsplit", rows, hidden, split="rows"),) if rows else ()
     return (*matrix, WeightGroup("unsplit", rest, 1)) if rest else matrix

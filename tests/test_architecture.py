@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 LAYERS = [
-    "errors", "names", "units", "dtypes", "attention", "model", "blocks", "define", "hardware", "presets",
+    "errors", "names", "units", "dtypes", "attention", "model", "blocks", "define", "sizes", "variant", "hardware", "presets",
     "engines", "plan", "sweep", "fleet", "suggest", "serving", "importer", "lab", "explain", "charts",
     "sweep_charts", "lab_charts", "library", "check", "schema", "documents", "share", "report", "comparison", "cli",
     "__main__", "ui",

@@ -1,0 +1,266 @@
+"""A model taken apart into the sizes that people name: what a form can hold of it, and what it cannot, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kvplan.attention import CombinedCache, LayerCache
+from kvplan.define import Latent, latent_projections
+from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
+from kvplan.units import counted
+
+FEED_FORWARD = frozenset({"mlp", ROUTED, "shared_experts", "router"})
+"""Roles of what stands behind the attention of a layer."""
+
+LATENT_KINDS = frozenset({"latent", "sliding_latent", "indexed_latent"})
+SWITCHED_KINDS = frozenset({"full", "sliding"})
+"""Kinds of layer between which a pattern of windows chooses."""
+
+
+def sizes_of(model: Model) -> dict[str, Any]:
+    """The sizes of `model` by their keyword of `define_model`, experts and latent ranks among them.
+
+    None where the model has no such size, and where its layers differ: `varying` tells the one from the other.
+    """
+    found = {name: _one(values) for name, values in _all_sizes(model).items()}
+    return {
+        "num_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        **found,
+        "context_limit": model.context_limit,
+        "vocab_size": model.vocab_size,
+        "tied_embeddings": model.tied_embeddings,
+        "full_attention_every": full_every(model.layers),
+        **_expert_pattern(model.layers),
+        **_latent_sizes(model),
+    }
+
+
+def varying(model: Model) -> dict[str, tuple[int, ...]]:
+    """The sizes of which the layers of `model` have several, each with its values in the order of the layers."""
+    return {name: tuple(values) for name, values in _all_sizes(model).items() if len(values) > 1}
+
+
+def _all_sizes(model: Model) -> dict[str, list[int]]:
+    """Every value of each size that layers may differ in, in the order of the layers."""
+    layers = [layer for layer, _ in model.layer_runs]
+    return {name: _values(find, layers) for name, find in _BY_LAYER.items()}
+
+
+def _values(find: Callable[[Layer], int | None], layers: Iterable[Layer]) -> list[int]:
+    return list(dict.fromkeys(value for layer in layers if (value := find(layer)) is not None))
+
+
+def _one(values: Sequence[int]) -> int | None:
+    return values[0] if len(values) == 1 else None
+
+
+# ------------------------------------------------------------------------------------------------------ attention
+
+
+def members(cache: LayerCache) -> tuple[LayerCache, ...]:
+    """The mixers of one layer: more than one where it combines them."""
+    return cache.members if isinstance(cache, CombinedCache) else (cache,)
+
+
+def has_heads(cache: LayerCache) -> bool:
+    """Whether a mixer keeps keys and values for each token and KV head."""
+    return cache.kv_heads() is not None and bool(cache.cache_parts())
+
+
+def headed(layer: Layer) -> LayerCache | None:
+    """The attention of a layer whose keys are projected for each KV head, or None."""
+    if not any(group.role == "attention_k" for group in layer.weights):
+        return None
+    return next((member for member in members(layer.cache) if has_heads(member)), None)
+
+
+def attention_heads(layer: Layer) -> int | None:
+    """Query heads of a layer that the form can change: not those of attention to images."""
+    return None if layer.cache.kind == "cross" else layer.num_attention_heads
+
+
+def kv_heads(layer: Layer) -> int | None:
+    """KV heads of a layer; None where its cache keeps another number of them than it projects (Falcon)."""
+    attention = headed(layer)
+    kept = None if attention is None else attention.kv_heads()
+    return kept if all(group.kv_heads in (None, kept) for group in layer.weights) else None
+
+
+def head_dim(layer: Layer) -> int | None:
+    """Values of one key of a layer; of one that reads another layer's cache, those of one query."""
+    attention = headed(layer)
+    if attention is not None:
+        return int(attention.head_dim)  # type: ignore[attr-defined]  # kinds with KV heads have it
+    if layer.cache.kind != "shared" or not layer.num_attention_heads:
+        return None
+    return next((g.rows // layer.num_attention_heads for g in layer.weights if g.role == "attention_q"), None)
+
+
+def window(layer: Layer) -> int | None:
+    """Tokens that a window layer keeps."""
+    known = layer.cache.kind == "sliding_latent" or (layer.cache.kind == "sliding" and headed(layer) is not None)
+    return int(layer.cache.window) if known else None  # type: ignore[attr-defined]
+
+
+def is_switched(layer: Layer) -> bool:
+    """Whether a pattern of full attention and windows covers this layer."""
+    return layer.cache.kind in SWITCHED_KINDS and headed(layer) is not None
+
+
+def full_every(layers: Iterable[Layer]) -> int | None:
+    """n where every n-th attention layer keeps every token and the others a window; None without such a pattern."""
+    full = [layer.cache.kind == "full" for layer in layers if is_switched(layer)]
+    every = full.index(True) + 1 if any(full) and not all(full) else None
+    fits = every is not None and all(((index + 1) % every == 0) == kind for index, kind in enumerate(full))
+    return every if fits else None
+
+
+def latent_of(layer: Layer, hidden: int) -> Latent | None:
+    """The sizes of latent attention of a layer that is laid out as DeepSeek has it, else None."""
+    shapes = {group.role: (group.rows, group.columns) for group in layer.weights if group.columns > 1}
+    heads = layer.num_attention_heads
+    if layer.cache.kind not in LATENT_KINDS or heads is None or not {"attention_q", "attention_o"} <= set(shapes):
+        return None
+    (query, rank), (_, value) = shapes["attention_q"], shapes["attention_o"]
+    lora, rope = int(layer.cache.kv_lora_rank), int(layer.cache.qk_rope_head_dim)  # type: ignore[attr-defined]
+    found = Latent(lora, rope, query // heads - rope, value // heads, None if rank == hidden else rank)
+    return found if found.qk_nope_head_dim > 0 and not missing_from(layer, hidden, found) else None
+
+
+def missing_from(layer: Layer, hidden: int, latent: Latent) -> bool:
+    """Whether a projection of latent attention of these sizes is not among the weights of the layer."""
+    have = {shape_of(group) for group in layer.weights}
+    return any(
+        shape_of(group) not in have for group in latent_projections(hidden, layer.num_attention_heads or 1, latent)
+    )
+
+
+def shape_of(group: WeightGroup) -> tuple[str, int, int]:
+    """What a projection is recognised by, however it is stored."""
+    return group.role, group.rows, group.columns
+
+
+def _latent_sizes(model: Model) -> dict[str, int | None]:
+    latent = [layer for layer, _ in model.layer_runs if layer.cache.kind in LATENT_KINDS]
+    found = {latent_of(layer, model.hidden_size) for layer in latent}
+    one = found.pop() if len(found) == 1 else None
+    return dict.fromkeys(Latent._fields) if one is None else dict(one._asdict())
+
+
+# --------------------------------------------------------------------------------------------- MLP and experts
+
+
+def _down(layer: Layer, role: str) -> WeightGroup | None:
+    """The projection back to the hidden size of an MLP or of experts."""
+    return next((g for g in layer.weights if g.role == role and g.split == "columns" and g.columns > 1), None)
+
+
+def mlp_width(layer: Layer) -> int | None:
+    """The width of a layer's MLP."""
+    down = _down(layer, "mlp")
+    return None if down is None else down.columns
+
+
+def _experts(layer: Layer) -> int | None:
+    return layer.num_experts or None
+
+
+def _experts_per_token(layer: Layer) -> int | None:
+    down = _down(layer, ROUTED)
+    return None if down is None else down.num_active * layer.num_experts // down.count
+
+
+def expert_width(layer: Layer) -> int | None:
+    """The width of one routed expert."""
+    down = _down(layer, ROUTED)
+    return None if down is None else down.columns
+
+
+def shared_experts(layer: Layer) -> int | None:
+    """Shared experts as multiples of a routed one; None where there is none, or no whole number of them."""
+    shared, width = _down(layer, "shared_experts"), expert_width(layer)
+    return None if shared is None or width is None or shared.columns % width else shared.columns // width
+
+
+def feed_forward(layer: Layer) -> tuple[WeightGroup, ...]:
+    """The weights of a layer behind its attention."""
+    return tuple(group for group in layer.weights if group.role in FEED_FORWARD)
+
+
+def _expert_pattern(layers: Iterable[Layer]) -> dict[str, int | None]:
+    """num_dense_layers and experts_every; both None where every layer has experts, none has, or there is no order."""
+    routed = [bool(layer.num_experts) for layer in layers if feed_forward(layer)]
+    first = routed.index(True) if any(routed) else len(routed)
+    for dense, every in ((first, 1), (0, first + 1)):
+        if any(routed) and routed == [has_experts_at(index, dense, every) for index in range(len(routed))]:
+            return {"num_dense_layers": dense or None, "experts_every": every if every > 1 else None}
+    return {"num_dense_layers": None, "experts_every": None}
+
+
+def has_experts_at(index: int, dense: int, every: int) -> bool:
+    """Whether layer `index` (from 0) has experts: the first `dense` have none, later every n-th one has."""
+    return index >= dense and (index + 1) % every == 0
+
+
+_BY_LAYER: dict[str, Callable[[Layer], int | None]] = {
+    "num_attention_heads": attention_heads,
+    "num_kv_heads": kv_heads,
+    "head_dim": head_dim,
+    "window": window,
+    "intermediate_size": mlp_width,
+    "num_experts": _experts,
+    "num_experts_per_token": _experts_per_token,
+    "expert_intermediate_size": expert_width,
+    "num_shared_experts": shared_experts,
+}
+
+
+# ---------------------------------------------------------------------------------------------------- what is kept
+
+UNEVEN = "keys and values kept for more heads than are projected"
+
+OWN_SIZES = frozenset({"full", "sliding", "latent"})
+"""Kinds of layer whose cache follows from the sizes alone."""
+
+
+def kept_layers(model: Model) -> dict[str, int]:
+    """Layers that have something which no size names, by what that is, with how many there are."""
+    counts: dict[str, int] = {}
+    for layer, count in model.layer_runs:
+        for label in dict.fromkeys(_kept(layer, model.hidden_size)):
+            counts[label] = counts.get(label, 0) + count
+    return counts
+
+
+def _kept(layer: Layer, hidden: int) -> list[str]:
+    has_sizes = headed(layer) is not None or latent_of(layer, hidden) is not None
+    others = [m.label for m in members(layer.cache) if m.kind not in OWN_SIZES or not has_sizes]
+    return [*others, UNEVEN] if headed(layer) is not None and kv_heads(layer) is None else others
+
+
+def kept_weights(model: Model) -> dict[str, int]:
+    """Parameters that no size names, by the label of their role."""
+    sums: dict[str, int] = {}
+    for group, count in model.all_groups:
+        if group.role in KEPT_ROLES:
+            label = ROLES[group.role].label
+            sums[label] = sums.get(label, 0) + count * group.params
+    return sums
+
+
+KEPT_ROLES = frozenset(
+    {"indexer", "recurrent", "recurrent_state", "convolution", "residual", "per_layer_embedding", "per_layer_input"}
+    | {"vision", "audio", "projector", "other"}
+)
+
+
+def kept_sentences(model: Model) -> tuple[str, ...]:
+    """What a change of sizes leaves as it is in `model`, a sentence for each."""
+    layers = [
+        f"{counted(count, 'layer')} of {label}: kept as {'it is' if count == 1 else 'they are'}"
+        for label, count in kept_layers(model).items()
+    ]
+    weights = [f"{label}: {count:,} parameters, kept as they are" for label, count in kept_weights(model).items()]
+    return (*layers, *weights)
