@@ -18,7 +18,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -139,6 +139,7 @@ THINGS: tuple[LinkThing, ...] = (
     LinkThing("draft_model", "draft", "dfp", "draft_file", "draft model", MODEL, False),
 )
 _THING_KEYS = frozenset(thing.key for thing in THINGS)
+_REQUIRED_KEYS = frozenset(thing.key for thing in THINGS if thing.required)
 _SETTING_FIELDS = tuple(field for field in FIELDS if field.key not in _THING_KEYS)
 
 LINK_KEYS: frozenset[str] = frozenset(
@@ -293,24 +294,27 @@ class OpenedLink:
 
     scenario  None where there is none without what could not be read
     troubles  a sentence for each thing that was not used or is not as it was
+    lacking   a sentence on what every written link says and this one does not, or ""
     carried   settings ("model", "gpu", "draft_model") whose thing came inside the link and is not in the library
     """
 
     scenario: Scenario | None
     troubles: tuple[str, ...] = ()
     carried: frozenset[str] = frozenset()
+    lacking: str = ""
 
     @property
     def sentence(self) -> str:
-        """All troubles as one sentence, or ""."""
-        more = len(self.troubles) - 3
-        return "; ".join(self.troubles[:3]) + (f"; and {more} more" if more > 0 else "")
+        """All troubles and what is lacking as one sentence, or ""."""
+        said = [*self.troubles[:3], *([f"and {more} more"] if (more := len(self.troubles) - 3) > 0 else [])]
+        return "; ".join([*said, *([self.lacking] if self.lacking else [])])
 
 
 def from_link(text: str) -> Scenario:
     """The scenario that a link (a whole address, or what follows its `?`) describes.
 
-    Raises LinkError where anything in it cannot be used, and where a preset that it names has changed since.
+    Raises LinkError where anything in it cannot be used, where it was cut, and where a preset that it names has changed
+    since. One that was written by hand may leave settings out: they are version 1's defaults.
     """
     return _strict(open_link(text))
 
@@ -336,7 +340,7 @@ def open_link(text: str, fallback: Scenario | None = None) -> OpenedLink:
 
 
 def _and(opened: OpenedLink, troubles: Sequence[str]) -> OpenedLink:
-    return OpenedLink(opened.scenario, (*troubles, *opened.troubles), opened.carried)
+    return replace(opened, troubles=(*troubles, *opened.troubles))
 
 
 def _keys_of(text: str) -> tuple[dict[str, str], list[str]]:
@@ -364,8 +368,14 @@ def open_fields(given: Mapping[str, str], fallback: Scenario | None = None) -> O
     scenario = None
     if all(things[thing.setting] is not None for thing in THINGS if thing.required):
         scenario = reader.scenario(things, settings)
-    return OpenedLink(scenario, tuple(reader.troubles), frozenset(reader.carried))
+    return OpenedLink(scenario, tuple(reader.troubles), frozenset(reader.carried), reader.lacking)
 
+
+_LATER_KEYS = frozenset({"dp", "ep"})
+"""Keys that links of version 1 had not from the first."""
+
+_LAST_KEYS = frozenset({"mfp", "model_file"})
+"""One of these stands behind the settings of every written link."""
 
 _FIRST_KEYS = ["v", *(field.key for field in FIELDS[:6])]
 """How every written link starts; nobody who writes one by hand gives all of these, empty ones too."""
@@ -378,6 +388,7 @@ class _Reader:
         self.given = given
         self.troubles: list[str] = []
         self.carried: set[str] = set()
+        self.lacking = ""
 
     def check_keys(self) -> None:
         """The version, and keys that no version has."""
@@ -387,7 +398,9 @@ class _Reader:
         unknown = {key for key in self.given if key not in LINK_KEYS and not PAGE_KEYS.fullmatch(key)}
         others = {key[0] for key in unknown if _OTHER_KEY.fullmatch(key)}
         if self._ends_early():
-            self.troubles.append(f"the link ends after {shorten([*self.given][-1])}: what follows there is as usual")
+            self.troubles.append(self._lacks())
+        elif "v" in self.given:
+            self.lacking = self._lacks()
         if others:
             self.troubles.append(f"the link compares {len(others) + 1} scenarios; the first stands")
         if left := sorted(key for key in unknown if not _OTHER_KEY.fullmatch(key)):
@@ -397,6 +410,25 @@ class _Reader:
         """Whether it was cut: it starts as kvplan writes links, and lacks what stands at the end of each of them."""
         begins = [*self.given][: len(_FIRST_KEYS)] == _FIRST_KEYS
         return begins and not self.given.keys() & {FIELDS[-1].key, "mfp", "model_file"}
+
+    def _lacks(self) -> str:
+        """What every written link says and this one does not, as a sentence, or ""."""
+        older = _LATER_KEYS if self.given.keys() & _LAST_KEYS else frozenset()
+        carried = {thing.key for thing in THINGS if self.given.get(thing.file_key)}
+        known = self.given.keys() | older | carried | _REQUIRED_KEYS
+        missing = [field.key for field in FIELDS if field.key not in known]
+        if missing:
+            return f"the link was cut or edited, and what it lacks is as usual: {', '.join(missing)}"
+        prints = [thing.print_key for thing in THINGS if self._lacks_print(thing)]
+        if prints:
+            return f"the link was cut or edited: without {' and '.join(prints)} nothing tells what has changed since"
+        return ""
+
+    def _lacks_print(self, thing: LinkThing) -> bool:
+        """Whether a thing is named by its id alone."""
+        return bool(self.given.get(thing.key)) and not any(
+            self.given.get(key) for key in (thing.print_key, thing.file_key)
+        )
 
     def setting(self, field: LinkField) -> Any:
         """The value of one key, or version 1's default."""

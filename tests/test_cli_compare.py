@@ -10,7 +10,7 @@ import pytest
 import kvplan
 from kvplan.cli import main
 from kvplan.comparison import compare
-from kvplan.share import from_comparison_link, to_comparison_link, to_link
+from kvplan.share import from_comparison_link, from_link, to_comparison_link, to_link
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 LONG = LLAMA.with_changes(context_length=65536)
@@ -43,6 +43,13 @@ def test_all_that_fit_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_file_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, to_link(LLAMA), to_link(LONG), "--format", "json")
     assert json.loads(out)["inputs"]["B"]["context_length"] == 65536
+
+
+def test_what_a_link_lacks_is_said_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    short = "?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb"
+    _, out, err = run(capsys, short, to_link(LONG))
+    assert err.startswith("the link was cut or edited, and what it lacks is as usual: ctx, batch, kv")
+    assert (out, "") == run(capsys, to_link(from_link(short)), to_link(LONG))[1:]
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_a_damaged_link_keeps_every_setting_that_can_be_read() -> None:
             "by tensor_parallel=3; choose a divisor of 32"
         ),
     )
-    assert opened.sentence == "; ".join(opened.troubles)
+    assert opened.sentence == "; ".join([*opened.troubles, opened.lacking])
 
 
 def test_a_link_cut_anywhere_opens_or_says_why_not() -> None:
@@ -338,24 +338,59 @@ def test_a_link_cut_anywhere_opens_or_says_why_not() -> None:
         assert opened.troubles
 
 
+LACKS = "the link was cut or edited, and what it lacks is as usual: "
+SETTINGS_AFTER_TP = "pp, fraction, overhead, images, prefix, adapters, draft, engine, dp, ep"
+
+
+@pytest.mark.usefixtures("lasting")
+@given(linkable(), st.data())
+def test_every_part_of_a_link_but_the_whole_says_what_it_lacks(scenario: Scenario, data: st.DataObject) -> None:
+    link = to_link(scenario)
+    end = data.draw(st.one_of(st.integers(0, len(link) - 1), st.integers(len(link) - 30, len(link) - 1)))
+    assert open_link(link[:end]).sentence
+    assert open_link(link).sentence == ""
+
+
+@pytest.mark.usefixtures("lasting")
+@given(linkable(), st.data())
+def test_every_setting_that_a_link_lacks_is_named(scenario: Scenario, data: st.DataObject) -> None:
+    fields = to_fields(scenario)
+    settings = [field.key for field in FIELDS if field.key not in ("model", "gpu", "draft", "dp", "ep")]
+    lost = data.draw(st.lists(st.sampled_from(settings), min_size=1, unique=True))
+    opened = open_fields({key: text for key, text in fields.items() if key not in lost})
+    assert opened.lacking == LACKS + ", ".join(key for key in settings if key in lost)
+    for key, field in ((field.key, field) for field in FIELDS if field.key in lost and opened.troubles == ()):
+        assert getattr(opened.scenario, field.setting) == field.default, key
+
+
 def test_a_link_of_presets_cut_among_its_settings_says_where() -> None:
     link = to_link(Scenario("llama", "card", context_length=4096, tensor_parallel=16, memory_fraction=0.85))
-    whole = link.index("&mfp=")
-    for end in range(link.index("&weights=") + 9, whole):
+    for end in range(link.index("&ctx="), len(link)):
         opened = open_link(link[:end])
         assert opened.scenario is not None
-        assert opened.troubles or end >= link.index("&ep=no") + 6, link[:end]
-    assert open_link(link[: link.index("=16") + 2]).sentence == (
-        "the link ends after tp: what follows there is as usual"
+        assert opened.sentence, link[:end]
+    assert open_link(link[: link.index("=16") + 2]).sentence == LACKS + SETTINGS_AFTER_TP
+    assert open_link(link[: link.index("&mfp=")]).sentence == (
+        "the link was cut or edited: without mfp and gfp nothing tells what has changed since"
     )
-    assert open_link(link[:whole]).troubles == ()
+
+
+def test_a_link_cut_among_its_settings_is_refused_by_the_strict_reading() -> None:
+    link = to_link(Scenario("llama", "card", tensor_parallel=16))
+    with pytest.raises(LinkError, match=LACKS + SETTINGS_AFTER_TP):
+        from_link(link[: link.index("=16") + 3])
+
+
+def test_a_link_from_before_data_parallelism_lacks_nothing() -> None:
+    fields = to_fields(Scenario("llama", "card"))
+    assert open_fields({key: text for key, text in fields.items() if key not in ("dp", "ep")}).sentence == ""
 
 
 def test_a_cut_side_of_a_comparison_says_so() -> None:
     link = to_comparison_link([Scenario("llama", "card"), Scenario("llama", "card", tensor_parallel=2)])
-    first, second = open_comparison(link[: link.index("&b.fraction")])
-    assert first.troubles == ()
-    assert second.sentence == "the link ends after pp: what follows there is as usual"
+    first, second = open_comparison(link[: link.index("&b.pp")])
+    assert first.sentence == ""
+    assert second.sentence == LACKS + SETTINGS_AFTER_TP
 
 
 def test_without_a_fallback_a_link_without_a_model_opens_no_scenario() -> None:
@@ -367,13 +402,13 @@ def test_without_a_fallback_a_link_without_a_model_opens_no_scenario() -> None:
 def test_a_stand_in_is_named() -> None:
     opened = open_link("?v=1&gpu=card&batch=2", Scenario("llama", "card"))
     assert opened.scenario == Scenario("llama", "card", batch_size=2)
-    assert opened.sentence == "the link names no model (An 8B of the Llama layout stands in)"
+    assert opened.troubles == ("the link names no model (An 8B of the Llama layout stands in)",)
 
 
 def test_many_troubles_still_make_one_sentence() -> None:
     opened = open_link("?v=1&model=llama&gpu=card&ctx=x&batch=x&tp=x&pp=x&prefix=x")
     assert len(opened.troubles) == 5
-    assert opened.sentence.endswith("; and 2 more")
+    assert f"; and 2 more; {LACKS}kv, weights, heads" in opened.sentence
 
 
 # ------------------------------------------------------------------------------------------------ changed presets

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
-from kvplan.share import from_comparison_link
+from kvplan.share import from_comparison_link, open_comparison
 
 if TYPE_CHECKING:
     from kvplan.comparison import Comparison
@@ -22,10 +23,12 @@ def _compare_command(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """`compare`: what differs, by how many bytes, and the answer of each."""
+    """`compare`: what differs, by how many bytes, and the answer of each; what a link lacks goes to the errors."""
     from kvplan.comparison import compare  # which brings pandas, for its figure
 
     found = compare(*(scenario for link in options.links for scenario in from_comparison_link(link)))
+    for lacking in dict.fromkeys(one.lacking for link in options.links for one in open_comparison(link)):
+        print(lacking, end="\n" if lacking else "", file=sys.stderr)
     print(_file(found, options.format) if options.format else _text(found), end="" if options.format else "\n")
     return FITS if all(p.fits for p in found.plans) else DOES_NOT_FIT
 

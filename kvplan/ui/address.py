@@ -7,6 +7,7 @@ settings; the scenario's keys belong to the link.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -46,6 +47,11 @@ def say_once(trouble: str) -> None:
     st.session_state[_TROUBLE] = trouble
 
 
+def is_trouble_pending() -> bool:
+    """Whether something is still to be said."""
+    return _TROUBLE in st.session_state
+
+
 def read_address(page: str) -> None:
     """Take the address as the scenario where a session starts, or where the browser went back or forward to it.
 
@@ -71,7 +77,10 @@ def _went_back() -> bool:
 
 def _take_link(link: list[tuple[str, str]]) -> None:
     """Open what a link describes; what could not be used is said once."""
-    first, *others = open_comparison(urlencode(_completed(link)), _stand_in())
+    is_by_hand = all(key != "v" for key, _ in link)
+    first, *others = open_comparison(urlencode(_completed(link) if is_by_hand else link), _stand_in())
+    if is_by_hand:
+        first = replace(first, lacking="")
     if first.scenario is not None:
         take_scenario(first.scenario)
     if others:
@@ -82,8 +91,6 @@ def _take_link(link: list[tuple[str, str]]) -> None:
 
 def _completed(link: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """An address that somebody wrote by hand names no version, and what it leaves out is as usual."""
-    if any(key == "v" for key, _ in link):
-        return link
     usual = {"v": "1", **{key: FIELDS[key].default for key in ("model", "gpu")}}
     given = {key for key, _ in link}
     return [*((key, text) for key, text in usual.items() if key not in given), *link]

@@ -91,7 +91,9 @@ def exact(asked: Asked, dtype: str | None) -> Model:
 
 
 def read_config(asked: Asked, dtype: str | None, **way: Any) -> Model:
-    return import_config(asked.config, asked.companion, name="Imported", dtype=dtype, source=asked.source, **way)
+    return import_config(
+        asked.config, asked.companion, asked.stored, name="Imported", dtype=dtype, source=asked.source, **way
+    )
 
 
 def how_counted(model: Model) -> str:
@@ -147,8 +149,7 @@ def show_model(model: Model, how: str, index: Index | None = None) -> None:
         words.show_warnings([f"Every figure of {model.name} is an estimate.", *model.notes[:1]])
     words.show_numbers(headline_numbers(model, kv))
     offer_uses(model)
-    if index is not None:
-        show_stored(model, index)
+    compared = () if index is None else show_stored(model, index)
     show_layers(model, kv)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -158,17 +159,20 @@ def show_model(model: Model, how: str, index: Index | None = None) -> None:
         st.subheader("Weights", anchor=False)
         show_weights(model)
         show_beside(model)
-    show_notes(model.notes[1:] if model.is_estimate else model.notes)
+    notes = model.notes[1:] if model.is_estimate else model.notes
+    show_notes([note for note in notes if note not in compared])
 
 
-def show_stored(model: Model, index: Index) -> None:
-    """The bytes that are counted beside those that the checkpoint stores, and what makes the difference."""
+def show_stored(model: Model, index: Index) -> Sequence[str]:
+    """The bytes that are counted beside those that the checkpoint stores, and what makes the difference: the notes
+    that stand here."""
     difference = explain_difference(model, index)
     explained = difference.unexplained_bytes == 0
     verdict = "every byte is explained" if explained else "not every byte is explained"
     st.subheader(f"Stored tensors: {verdict}", divider="green" if explained else "orange", anchor=False)
     for sentence in difference.sentences:
         st.text(sentence)
+    return difference.sentences
 
 
 def show_beside(model: Model) -> None:

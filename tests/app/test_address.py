@@ -130,6 +130,13 @@ def test_an_address_without_a_model_means_the_usual_one(app):
     assert page.heading() == kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence
 
 
+def test_a_link_that_was_cut_says_what_it_lacks(app):
+    fields = to_fields(LLAMA.with_changes(context_length=4096))
+    page = app(**{key: fields[key] for key in ("v", "model", "gpu", "ctx", "batch", "kv")})
+    assert "the link was cut or edited, and what it lacks is as usual: weights, heads, tp, pp" in said(page)
+    assert page.heading() == kvplan.plan(LLAMA.with_changes(context_length=4096)).sentence
+
+
 def test_a_preset_that_changed_since_says_what_changed(app):
     page = app(**{**to_fields(LLAMA), "mfp": "00000000"})
     assert "the model Llama 3.1 8B has changed since the link was made: " in said(page)

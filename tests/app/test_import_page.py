@@ -12,6 +12,7 @@ from kvplan.importer import hub, import_config
 from kvplan.importer.gguf import import_gguf_header
 from kvplan.library import read_preset
 from tests.importer.test_gguf import header, small
+from tests.importer.test_quantized_formats import SMALL, gptq_index
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 CONFIGS = DATA / "configs"
@@ -137,6 +138,18 @@ def test_an_index_is_compared_with_what_is_counted(page):
     with_index(page, metadata={"total_size": size + 5}, weight_map={"model.norm.weight": "a"})
     assert headings(page)[1] == "Stored tensors: not every byte is explained"
     assert "+5 B are not explained" in page.texts()
+
+
+def test_the_names_of_an_index_make_the_bytes_of_an_old_gptq_checkpoint_exact(page):
+    old = {"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False}
+    config = {**SMALL, "quantization_config": old}
+    paste(page, config)
+    assert page.metric("Weights as published") == "not known"
+    assert any("give the model.safetensors.index.json beside it" in text for text in page.texts())
+    upload(page, "import_index", "model.safetensors.index.json", json.dumps(gptq_index()).encode())
+    model = import_config(config, index=gptq_index())
+    assert any(f"({model.weight_bytes():,} B) as published" in text for text in page.texts())
+    assert sum(" stores 1 B" in text for text in page.texts()) == 1
 
 
 @pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": {"a": "b"}, "metadata": {"total_size": -1}}])

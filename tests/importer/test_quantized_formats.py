@@ -247,21 +247,42 @@ def test_gptq_may_quantize_the_head_leave_modules_out_and_use_other_bits() -> No
     )
 
 
+OLD_GPTQ = {key: value for key, value in GPTQ.items() if key != "checkpoint_format"}
+PROJECTIONS = {
+    **{f"self_attn.{name}_proj": rows for name, rows in (("q", 256), ("k", 64), ("v", 64), ("o", 256))},
+    **{f"mlp.{name}_proj": rows for name, rows in (("gate", 320), ("up", 320), ("down", 256))},
+}
+
+
+def gptq_index(*biased: str) -> Config:
+    """The index of three layers; the modules named hold a bias besides their packed codes."""
+    names = [f"model.layers.{layer}.{name}" for layer in range(3) for name in PROJECTIONS]
+    kept = [f"{name}.bias" for name in names if name.split(".", 3)[3] in biased]
+    return {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys([*(f"{n}.qweight" for n in names), *kept], "a")}
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen2"])
 @pytest.mark.parametrize("zeros", [True, False])
-def test_the_names_of_the_tensors_tell_whether_gptq_stored_biases_of_zeros(zeros: bool) -> None:
+def test_the_names_of_the_tensors_tell_whether_gptq_stored_biases_of_zeros(zeros: bool, family: str) -> None:
     """As AutoGPTQ wrote them before `checkpoint_format` said so; those of q, k and v Qwen2 has itself."""
-    config = {key: value for key, value in SMALL.items() if key != "head_dim"} | {"model_type": "qwen2"}
-    old = {key: value for key, value in GPTQ.items() if key != "checkpoint_format"}
-    names = ["model.layers.0.self_attn.o_proj.qweight", *(["model.layers.0.self_attn.o_proj.bias"] if zeros else [])]
-    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, "a")}
-    found = import_config({**config, "quantization_config": old}, index=index)
-    stated = import_config({**config, "quantization_config": GPTQ})
-    biases = 3 * 2 * (256 + 320 + 320 + 256) if zeros else 0
-    assert found.weight_bytes() == stated.weight_bytes() + biases
-    assert (
-        "the index of the checkpoint would tell"
-        in import_config({**config, "quantization_config": old}).storage_unknown
+    config = {key: value for key, value in SMALL.items() if key != "head_dim" or family == "qwen3"}
+    config["model_type"] = family
+    own = [name for name in PROJECTIONS if name[-6:-5] in "qkv" and family == "qwen2"]
+    found = import_config(
+        {**config, "quantization_config": OLD_GPTQ}, index=gptq_index(*(PROJECTIONS if zeros else own))
     )
+    stated = import_config({**config, "quantization_config": GPTQ})
+    biases = 3 * 2 * sum(rows for name, rows in PROJECTIONS.items() if name not in own) if zeros else 0
+    assert found.weight_bytes() == stated.weight_bytes() + biases
+
+
+def test_gptq_without_a_checkpoint_format_says_what_would_tell() -> None:
+    config = {**SMALL, "quantization_config": OLD_GPTQ}
+    assert "give the model.safetensors.index.json beside it" in import_config(config).storage_unknown
+    other = {"metadata": {"total_size": 1}, "weight_map": {"model.norm.weight": "a"}}
+    assert "names no .qweight, so it is of another checkpoint" in import_config(config, index=other).storage_unknown
+    own = import_config(config | {"attention_bias": True}, index=gptq_index("self_attn.q_proj"))
+    assert "which of them qwen3 has is not known" in own.storage_unknown
 
 
 def test_gptq_quantizes_the_modules_that_it_lists() -> None:

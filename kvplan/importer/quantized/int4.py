@@ -67,7 +67,7 @@ def read_gptq(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
     bits, size = _bits(config), _group_size(config, GPTQ_GROUPS)
     if model_type not in _GPTQ:
         raise config.unsupported(f"how gptq checkpoints of {model_type} lay out their matrices is not known")
-    storage, zeros = weight_format(gptq_name(bits, size)), _with_zero_biases(config, model_type, outer)
+    storage, zeros = weight_format(gptq_name(bits, size)), _zero_biases(config, model_type, outer)
     config.pass_over("how the codes were found, and at run time used", *_GPTQ_SEARCH)
     head, chosen, overridden = config.flag("lm_head", default=False), _chosen(config), _overrides(config, bits, size)
 
@@ -79,16 +79,20 @@ def read_gptq(config: ConfigView, model_type: str, outer: ConfigView) -> Scheme:
         if found is None:
             return None
         _require_whole_packs(config, matrix)
-        is_biased = role in ("attention_q", "attention_k", "attention_v")  # whose true bias the model counts itself
-        return weight_format(f"{found.name}_bias") if zeros and not is_biased else found
+        return weight_format(f"{found.name}_bias") if zeros(matrix) else found
 
     return Scheme(storage.name, choose, module_names(model_type, outer))
 
 
-_WITHOUT_BIASES = frozenset(
-    {"llama", "mistral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "gemma", "gemma2", "deepseek_v2", "deepseek_v3"}
-)
-"""Families whose output and down projections have no bias of their own."""
+_QKV = frozenset({"attention_q", "attention_k", "attention_v"})
+_OWN_BIASES: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("qwen", "qwen2", "qwen2_moe"), _QKV),
+    **dict.fromkeys(
+        ("llama", "mistral", "mixtral", "qwen3", "qwen3_moe", "gemma", "gemma2", "deepseek_v2", "deepseek_v3"),
+        frozenset(),
+    ),
+}
+"""Families of which it is known which matrices have a bias of their own, which the model counts: no other has one."""
 
 
 def _bits(config: ConfigView) -> int:
@@ -98,25 +102,38 @@ def _bits(config: ConfigView) -> int:
     return int(bits)
 
 
-def _with_zero_biases(config: ConfigView, model_type: str, outer: ConfigView) -> bool:
-    """Whether a bias of zeros stands for every matrix that has none, as the config or the names of the tensors tell.
+def _zero_biases(config: ConfigView, model_type: str, outer: ConfigView) -> Callable[[Matrix], bool]:
+    """Whether a bias of zeros is stored with a matrix that has none, as the config or the names of the tensors tell.
 
     Raises UnsupportedConfigError where neither does.
     """
     layout = config.text("checkpoint_format", "format", default=None)
-    if layout is None and model_type == "qwen" and config.has("model_file_base_name"):
-        return True
-    biased = outer.data.get("attention_bias") or outer.data.get("mlp_bias")
-    if layout is None and outer.stored and model_type in _WITHOUT_BIASES and not biased:
-        return any(name.endswith((".o_proj.bias", ".down_proj.bias")) for name in outer.stored)
-    if layout is None:
-        raise config.unsupported(
-            "some gptq files hold a bias of zeros for every matrix, and it is not stated here; the index of the "
-            "checkpoint would tell"
-        )
-    if layout not in ("gptq", "gptq_v2"):
+    if layout is not None and layout not in ("gptq", "gptq_v2"):
         raise config.unsupported(f"checkpoint_format is {shorten(layout)}; known: gptq, gptq_v2")
-    return False
+    if layout is not None:
+        return lambda _matrix: False
+    if model_type == "qwen" and config.has("model_file_base_name"):
+        return lambda matrix: matrix.group.role not in _QKV
+    if not outer.stored:
+        raise config.unsupported(
+            "some gptq files hold a bias of zeros for every matrix, and no checkpoint_format says so here; give the "
+            "model.safetensors.index.json beside it, or the beginning of its .safetensors files, whose names tell"
+        )
+    return _biased_in(config, model_type, outer)
+
+
+def _biased_in(config: ConfigView, model_type: str, outer: ConfigView) -> Callable[[Matrix], bool]:
+    """Whether the names that are stored hold a bias with a matrix whose family has none of its own."""
+    packed = {name.removesuffix(".qweight") for name in outer.stored if name.endswith(".qweight")}
+    if not packed:
+        raise config.unsupported("the index beside it names no .qweight, so it is of another checkpoint")
+    ends = {module.rpartition(".")[2] for module in packed if f"{module}.bias" in outer.stored}
+    own = _OWN_BIASES.get(model_type)
+    if ends and (own is None or outer.data.get("attention_bias") or outer.data.get("mlp_bias")):
+        raise config.unsupported(f"the index beside it names biases, and which of them {model_type} has is not known")
+    return lambda matrix: (
+        matrix.group.role not in (own or ()) and any(name.rpartition(".")[2] in ends for name in matrix.names)
+    )
 
 
 def _require_whole_packs(config: ConfigView, matrix: Matrix) -> None:
