@@ -397,7 +397,18 @@ def _head_width(layer: Layer, new: int) -> Layer:
         return layer
     cache = _each_member(layer.cache, lambda member: _sized(member, head_dim=new))
     values_too = getattr(headed(layer), "value_head_dim", None) is None
-    return replace(_weights(layer, lambda group: _head_sized(group, layer, old, new, values_too)), cache=cache)
+    norms = [group for group in layer.weights if _is_head_norm(group, old)][:1]  # an indexer has its own
+
+    def change(index: int, group: WeightGroup) -> WeightGroup:
+        is_norm = bool(norms) and index == layer.weights.index(norms[0])
+        return _head_sized(group, layer, old, new, values_too) if not is_norm else replace(group, rows=new)
+
+    return replace(layer, cache=cache, weights=tuple(change(*item) for item in enumerate(layer.weights)))
+
+
+def _is_head_norm(group: WeightGroup, width: int) -> bool:
+    """Whether a group is the norm of single queries and keys."""
+    return group.role == "norm" and group.split == "copied" and group.rows == width
 
 
 def _each_member(cache: LayerCache, change: Callable[[LayerCache], LayerCache]) -> LayerCache:
@@ -420,7 +431,7 @@ def _head_sized(group: WeightGroup, layer: Layer, old: int, new: int, values_too
         return _scaled(group, "columns", old, new, "head_dim")
     heads = layer.num_attention_heads or 1
     is_gate = group.role == "attention_gate" and group.rows % (heads * old) == 0
-    is_norm = group.role == "norm" and (group.rows == old if group.split == "copied" else not _has_state(layer))
+    is_norm = group.role == "norm" and group.split != "copied" and not _has_state(layer)
     return _scaled(group, "rows", old, new, "head_dim") if is_gate or is_norm else group
 
 
@@ -467,8 +478,15 @@ def _latent_resized(layer: Layer, model: Model, latent: Latent) -> Layer:
     rest, taken = _taken_out(layer.weights, latent_projections(model.hidden_size, heads, old))
     stored: Stored = {(group.role, group.split): (group.storage, group.pinned) for group in taken}
     new = tuple(_stored(group, stored) for group in latent_projections(model.hidden_size, heads, latent))
+    rest = tuple(_indexer(group, old.q_lora_rank, latent.q_lora_rank) for group in rest)
     cache = _sized(layer.cache, kv_lora_rank=latent.kv_lora_rank, qk_rope_head_dim=latent.qk_rope_head_dim)
     return replace(layer, cache=cache, weights=(*new, *rest))
+
+
+def _indexer(group: WeightGroup, old: int | None, new: int | None) -> WeightGroup:
+    """A projection of the indexer, which may read the latent of the queries."""
+    reads_latent = group.role == "indexer" and group.columns == old
+    return replace(group, columns=new) if reads_latent and new is not None else group
 
 
 def _taken_out(weights: Groups, out: Groups) -> tuple[Groups, Groups]:
@@ -738,15 +756,17 @@ def _with_vocabulary(model: Model, wanted: Wanted) -> Model:
         return model
     new = _require(wanted, "vocab_size", "give the vocabulary's size")
     old = model.vocab_size or new
-    roles = ("embedding", "lm_head", "per_layer_embedding")
-    weights = tuple(replace(g, rows=max(g.rows - old + new, 1)) if g.role in roles else g for g in model.weights)
+    weights = tuple(  # a table may hold a few rows more than the vocabulary
+        replace(g, rows=g.rows - old + new) if g.role in ("embedding", "lm_head") and g.rows >= old else g
+        for g in model.weights
+    )
     return replace(model, vocab_size=new, weights=weights)
 
 
 def _with_head(model: Model, wanted: Wanted) -> Model:
     if not wanted.changed("tied_embeddings"):
         return model
-    others = tuple(group for group in model.weights if group.role != "lm_head")
+    others = tuple(group for group in model.weights if group.role != "lm_head" or group.columns == 1)
     table = next((group for group in others if group.role == "embedding"), None)
     is_tied = wanted.after["tied_embeddings"]
     head = () if is_tied or table is None else lm_head(table.rows, table.columns)
