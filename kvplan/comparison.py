@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """For each but the first: what it takes more or less than the first, and which of the two fits."""
+        """For each but the first: how much more or less it holds than the first, and which of the two fits."""
         first, *others = self.plans
         return tuple(_sentence(first, other, letter) for letter, other in zip(self.letters[1:], others, strict=True))
 
@@ -91,16 +91,21 @@ class Comparison:
         return to_comparison_link([p.scenario for p in self.plans])
 
 
+def _held(p: MemoryPlan) -> int:
+    """Bytes that one GPU holds: what the engine leaves unused is empty, and another on another GPU."""
+    return p.total_bytes - p.unused_bytes
+
+
 def _sentence(first: MemoryPlan, other: MemoryPlan, letter: str) -> str:
-    more = other.total_bytes - first.total_bytes
-    taken = f"{format_bytes(abs(more))} {'more than' if more > 0 else 'less than'}" if more else "exactly as much as"
+    more = _held(other) - _held(first)
+    held = f"{format_bytes(abs(more))} {'more than' if more > 0 else 'less than'}" if more else "exactly as much as"
     verdicts = {
         (True, True): "both fit",
         (False, False): "neither fits",
         (True, False): "only A fits",
         (False, True): f"only {letter} fits",
     }
-    return f"{letter} takes {taken} A on each GPU; {verdicts[first.fits, other.fits]}"
+    return f"{letter} holds {held} A on each GPU; {verdicts[first.fits, other.fits]}"
 
 
 def compare(*scenarios: Scenario) -> Comparison:

@@ -69,14 +69,14 @@ def test_a_comparison_says_what_changed_and_by_how_many_bytes() -> None:
     assert differences["KV cache"] == (0, 3 * ONE * 1 - 2 * ONE * 2)
     assert differences["weights"] == (0, 0)
     assert differences["free"] == (0, ONE)
-    assert found.sentences == ("B takes 256.0 MiB less than A on each GPU; both fit",)
+    assert found.sentences == ("B holds 256.0 MiB less than A on each GPU; both fit",)
 
 
 def test_each_of_three_is_measured_against_the_first() -> None:
     assert THREE.letters == "ABC"
     assert THREE.sentences == (
-        "B takes 256.0 MiB less than A on each GPU; both fit",
-        f"C takes {THREE.sentences[1].split()[2]} GiB more than A on each GPU; both fit",
+        "B holds 256.0 MiB less than A on each GPU; both fit",
+        "C holds exactly as much as A on each GPU; both fit",
     )
     assert {part.what: part.differences for part in THREE.parts}["usable capacity"] == (
         0, 0, 100 * GIB - SMALL_GPU.usable_bytes,
@@ -86,11 +86,20 @@ def test_each_of_three_is_measured_against_the_first() -> None:
     ]
 
 
+def test_what_the_engine_leaves_unused_is_held_by_nobody() -> None:
+    """The other GPU is larger, the other engine leaves more of it alone: the tensors are the same."""
+    first = SCENARIO.with_changes(overhead_bytes=GIB)
+    for other in (first.with_changes(gpu=BIG_GPU), first.with_changes(memory_fraction=0.95)):
+        found = compare(first, other.with_changes(overhead_bytes=2 * GIB))
+        assert found.sentences == ("B holds 1.00 GiB more than A on each GPU; both fit",)
+        assert {part.what: part.differences[1] for part in found.parts}["left unused"] != 0
+
+
 def test_a_scenario_compared_with_itself_changes_nothing() -> None:
     found = compare(SCENARIO, SCENARIO)
     assert found.settings == ()
     assert {part.differences for part in found.parts} == {(0, 0)}
-    assert found.sentences == ("B takes exactly as much as A on each GPU; both fit",)
+    assert found.sentences == ("B holds exactly as much as A on each GPU; both fit",)
     assert all(len(set(change.words)) == 1 for change in found.limits)
 
 
@@ -167,7 +176,7 @@ def test_what_is_short_is_not_drawn_as_memory() -> None:
 
 
 def test_the_figure_says_in_words_what_it_shows() -> None:
-    assert "B takes 256.0 MiB less than A" in figure_alt(THREE)
+    assert "B holds 256.0 MiB less than A" in figure_alt(THREE)
 
 
 # -------------------------------------------------------------------------------------------------------------- files
