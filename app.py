@@ -34,8 +34,10 @@ def show() -> None:
     warm_up()
     from kvplan.ui.address import read_address, show_address_trouble
     from kvplan.ui.address_bar import keep_address
+    from kvplan.ui.answers import begin_run, end_run
     from kvplan.ui.library import require_library
-    from kvplan.ui.sidebar import PageEnds, has_scenario, show_sidebar
+    from kvplan.ui.scenario import PageEnds
+    from kvplan.ui.sidebar import has_scenario, show_sidebar
     from kvplan.ui.words import arrive, leave_page
 
     require_library()
@@ -56,6 +58,7 @@ def show() -> None:
         position="top",
     )
     arrive()
+    begin_run()
     read_address(page.url_path)
     is_first_run = not has_scenario()
     if is_first_run:
@@ -72,6 +75,7 @@ def show() -> None:
             keep_address(page.url_path)
         with trouble:
             show_address_trouble()
+    end_run()
     leave_page()
 
 

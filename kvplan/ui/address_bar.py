@@ -19,6 +19,7 @@ from kvplan.library import is_shipped
 from kvplan.model import Model
 from kvplan.share import LINK_KEYS, THINGS, LinkThing, compared_fields, query_text, written_fields
 from kvplan.ui.address import COMPARE_PAGE, ENGINE
+from kvplan.ui.answers import ADDRESS
 from kvplan.ui.compared import compared
 from kvplan.ui.exports import offer_own
 from kvplan.ui.fields import FIELDS, NO_DRAFT, Field
@@ -69,6 +70,7 @@ _bar: Any = st.components.v2.component(
 )
 
 
+@st.fragment(key=ADDRESS)
 def keep_address(page: str) -> None:
     """Have the browser's address say what the widgets hold; `page` is the path of the page that is shown."""
     settings = _settings()

@@ -15,7 +15,7 @@ from kvplan.ui.address import say_once, take_scenario
 from kvplan.ui.compared import add_compared, compared, is_full, keep_compared
 from kvplan.ui.exports import offer_comparison
 from kvplan.ui.library import find, find_gpu, find_model, own
-from kvplan.ui.sidebar import current, current_or_stop
+from kvplan.ui.scenario import current, current_or_stop
 
 LINK, PRESET = "compare_link", "compare_preset"
 

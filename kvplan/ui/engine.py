@@ -9,7 +9,7 @@ from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.engine_log import show_log
 from kvplan.ui.engine_server import show_server
-from kvplan.ui.sidebar import current_or_stop
+from kvplan.ui.scenario import current_or_stop
 
 SERVER, LOG = "the server of this plan", "paste your log"
 

@@ -18,7 +18,7 @@ from kvplan.suggest import launch_of
 from kvplan.ui import words
 from kvplan.ui.engine_overheads import take_overhead
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
-from kvplan.ui.sidebar import unit
+from kvplan.ui.words import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 WANTED = (

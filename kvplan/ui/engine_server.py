@@ -27,7 +27,7 @@ from kvplan.serving import Serving, serve, server_suggestions
 from kvplan.ui import words
 from kvplan.ui.address import BIND, ENGINE, take_scenario
 from kvplan.ui.engine_overheads import known_overheads
-from kvplan.ui.sidebar import unit
+from kvplan.ui.words import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
 MOST_OFFERED = 4

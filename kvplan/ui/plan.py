@@ -29,7 +29,8 @@ from kvplan.ui import words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.plan_engine import show_engine
 from kvplan.ui.plan_overheads import show_overheads
-from kvplan.ui.sidebar import current_or_stop, unit
+from kvplan.ui.scenario import current_or_stop
+from kvplan.ui.words import unit
 from kvplan.units import counted
 
 

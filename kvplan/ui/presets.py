@@ -47,7 +47,7 @@ from kvplan.schema import all_schemas, schema_file
 from kvplan.ui import shelf, words
 from kvplan.ui.address import BIND
 from kvplan.ui.library import find, own
-from kvplan.ui.sidebar import current
+from kvplan.ui.scenario import current
 from kvplan.units import counted
 
 SHELVES = {"models": MODEL, "GPUs": GPU, "nodes": NODE, "scenarios": SCENARIO}

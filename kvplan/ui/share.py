@@ -10,7 +10,7 @@ from kvplan.plan import Scenario, plan
 from kvplan.share import to_link
 from kvplan.ui import words
 from kvplan.ui.exports import offer_own, offer_plan, offer_scenario
-from kvplan.ui.sidebar import current_or_stop
+from kvplan.ui.scenario import current_or_stop
 
 
 def show_link(scenario: Scenario) -> None:

@@ -1,4 +1,4 @@
-"""The one scenario that all pages share: its widgets, and how it is read."""
+"""The sidebar: the widgets of the one scenario that all pages share."""
 
 from __future__ import annotations
 
@@ -11,24 +11,17 @@ from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.errors import KvplanError
 from kvplan.fleet import ADAPTED_ROLES, adapter_bytes
 from kvplan.library import scenario_of
-from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios, load_scenario
 from kvplan.share import YES_NO
 from kvplan.sweep import AS_PUBLISHED
-from kvplan.ui.address import BIND, ENGINE, say_once, take_scenario
+from kvplan.ui.address import BIND, say_once, take_scenario
+from kvplan.ui.answers import answer_alone, sidebar_shown, when_changed
 from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field
-from kvplan.ui.library import find_gpu, find_model, gpu_ids, gpu_labels, model_ids, model_labels
+from kvplan.ui.library import find_model, gpu_ids, gpu_labels, model_ids, model_labels
 from kvplan.ui.nodes import choose_node
+from kvplan.ui.scenario import FOLDED, FORGOTTEN, MORE, Fault, current, fault, where
 from kvplan.ui.words import show_error
-from kvplan.ui.words import unit as unit
 from kvplan.units import MAX_COUNT, counted
-
-MORE, FORGOTTEN = "More settings", "Easily forgotten"
-FOLDED = {
-    **dict.fromkeys(("dp", "ep", "fraction", "overhead"), MORE),
-    **dict.fromkeys(("images", "prefix", "draft", "adapters"), FORGOTTEN),
-}
-"""The button under which a field is found, for those that are not in sight."""
 
 Slots = dict[str, Any]
 """By field, the empty place for what is wrong with it."""
@@ -58,7 +51,9 @@ def show_sidebar() -> None:
         slots |= _folded(FORGOTTEN, _adapter_calculator)
         with product:
             _say_product()
-        _complain(slots)
+        found = fault()
+        _complain(found, slots)
+    sidebar_shown(is_sound=found is None)
 
 
 def _hardware() -> Slots:
@@ -110,7 +105,7 @@ def _folded(title: str, more: Callable[[], None]) -> Slots:
 def _unit() -> None:
     st.segmented_control(
         "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
-        help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.",
+        help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.", on_change=answer_alone, args=("unit",),
     )  # fmt: skip
 
 
@@ -134,42 +129,11 @@ def _fill_in_adapters() -> None:
         say_once(str(error))
 
 
-def _complain(slots: Slots) -> None:
+def _complain(found: Fault | None, slots: Slots) -> None:
     """Show an error where the field that it belongs to is seen."""
-    key, error = _fault() or (None, None)
-    if key is not None and error is not None:
-        with slots[key].container():
-            show_error(error, f"Not possible: {_where(key)}")
-
-
-def _where(key: str) -> str:
-    """A field by its label, and the button under which it is found."""
-    label = FIELDS[key].label
-    return f"{label}, under {FOLDED[key]}" if key in FOLDED else label
-
-
-def _fault() -> tuple[str | None, KvplanError] | None:
-    """The first thing wrong with the scenario, and the field that it belongs to, where one is named."""
-    for key, field in FIELDS.items():
-        try:
-            field.read(st.session_state[key])
-        except KvplanError as error:
-            return key, error
-    try:
-        current()
-    except KvplanError as error:
-        return _named(str(error)), error
-    return None
-
-
-def _named(message: str) -> str | None:
-    """The field that a message names; a long name says more than "model" does."""
-    by_length = sorted(FIELDS.values(), key=lambda field: -len(field.setting))
-    return next((field.key for field in by_length if _names(message, field.setting)), None)
-
-
-def _names(message: str, setting: str) -> bool:
-    return setting in message or setting.replace("_", " ") in message
+    if found is not None and found.key is not None:
+        with slots[found.key].container():
+            show_error(found.error, f"Not possible: {where(found.key)}")
 
 
 def _example() -> None:
@@ -198,6 +162,7 @@ def _choice(field: Field, options: list[str], **more: Any) -> None:
     now = st.session_state.get(field.key, field.default)
     known = options if now in options or not more.get("accept_new_options") else [*options, now]
     index = known.index(field.default) if field.default in known else 0
+    more = {**when_changed(field), **more}
     st.selectbox(field.label, [item for item in known if item], index=index, key=field.key, help=field.help, **more)
 
 
@@ -244,7 +209,10 @@ def _model_or_none_heads() -> tuple[int, ...]:
 
 
 def _count(field: Field) -> None:
-    st.number_input(field.label, min_value=1, max_value=MAX_COUNT, value=field.default, key=field.key, help=field.help)
+    st.number_input(
+        field.label, min_value=1, max_value=MAX_COUNT, value=field.default, key=field.key, help=field.help,
+        **when_changed(field),
+    )  # fmt: skip
 
 
 def _yes_no(field: Field) -> None:
@@ -254,13 +222,14 @@ def _yes_no(field: Field) -> None:
 def _fraction(field: Field) -> None:
     st.number_input(
         field.label, min_value=0.0, max_value=1.0, value=field.default, step=0.05, format="%.3f", key=field.key,
-        help=field.help,
+        help=field.help, **when_changed(field),
     )  # fmt: skip
 
 
 def _text(field: Field, placeholder: str | None = None) -> None:
     st.text_input(
         field.label, value=field.default, key=field.key, help=field.help, placeholder=placeholder, max_chars=30,
+        **when_changed(field),
     )  # fmt: skip
 
 
@@ -291,34 +260,3 @@ _WIDGETS = {
     "adapters": _text,
     "draft": _draft,
 }
-
-
-# ----------------------------------------------------------------------------------------------------- the scenario
-
-
-def current() -> Scenario:
-    """The scenario that the widgets describe. Raises KvplanError."""
-    settings = {field.setting: field.read(st.session_state[field.key]) for field in FIELDS.values()}
-    draft = settings.pop("draft_model")
-    return Scenario(
-        find_model(settings.pop("model")),
-        find_gpu(settings.pop("gpu")),
-        draft_model=None if draft == NO_DRAFT else find_model(draft),
-        engine=st.session_state.get(ENGINE),
-        **settings,
-    )
-
-
-class PageEnds(Exception):  # noqa: N818  # nothing is wrong with the app
-    """A page has said why it cannot go on. `st.stop` would keep the sidebar from being shown after it."""
-
-
-def current_or_stop() -> Scenario:
-    """The scenario, or the page ends here with the reason and the place to change it."""
-    try:
-        return current()
-    except KvplanError as error:
-        show_error(error)
-        key = (_fault() or (None,))[0]
-        st.caption("Change it in the sidebar" + ("." if key is None else f": {_where(key)}."))
-        raise PageEnds from None

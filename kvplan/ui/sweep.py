@@ -8,10 +8,10 @@ from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
 from kvplan.ui import words
 from kvplan.ui.address import BIND
+from kvplan.ui.answers import show_answer
 from kvplan.ui.axes import LABELS
 from kvplan.ui.fields import SETTING_LABELS
 from kvplan.ui.questions import crossover, fits, gpus, heads, pair
-from kvplan.ui.sidebar import current_or_stop
 
 FITS = "What fits?"
 QUESTIONS = {
@@ -23,9 +23,9 @@ QUESTIONS = {
 }
 
 
-@st.fragment
 def show(scenario: Scenario) -> None:
-    """A change of a question's own controls runs only this part of the page."""
+    """The question, and its answer."""
+    st.text(words.about(scenario))
     chosen = st.radio("Question", list(QUESTIONS), index=1, key="q", bind=BIND, horizontal=True)
     try:
         QUESTIONS[chosen or FITS](scenario)
@@ -33,6 +33,4 @@ def show(scenario: Scenario) -> None:
         words.show_error(error, labels={**SETTING_LABELS, **LABELS})
 
 
-asked = current_or_stop()
-st.text(words.about(asked))
-show(asked)
+show_answer(show)

@@ -24,7 +24,7 @@ from kvplan.plan import Scenario, plan
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import FIELDS
-from kvplan.ui.sidebar import current_or_stop
+from kvplan.ui.scenario import current_or_stop
 from kvplan.units import counted, format_bytes, format_usd, parse_count
 
 SPREAD, LISTED, PAIRED = "median and 95th percentile", "a list of lengths", "prompt, answer pairs"

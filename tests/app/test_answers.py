@@ -1,0 +1,92 @@
+"""Which parts of a run a change draws anew: the answer alone where the sidebar stays as it is, else everything."""
+
+import json
+
+import pytest
+
+import kvplan
+import kvplan.ui.sidebar
+from kvplan.ui.answers import QUIET
+from kvplan.ui.fields import FIELDS
+
+LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
+
+CHANGES = {
+    "ctx": "64k", "batch": 3, "kv": "fp8", "weights": "fp8_per_tensor", "heads": "1", "ep": "yes", "fraction": 0.8,
+    "overhead": "2GiB", "images": "576", "prefix": "1k", "adapters": "300MiB", "draft": "llama-3.2-1b",
+}  # fmt: skip
+
+
+@pytest.fixture
+def sidebars(monkeypatch):
+    """One entry for each time that the sidebar was drawn."""
+    drawn, show = [], kvplan.ui.sidebar._example
+    monkeypatch.setattr(kvplan.ui.sidebar, "_example", lambda: (drawn.append(1), show()))
+    return drawn
+
+
+@pytest.fixture
+def sweep(app, sidebars):
+    """The Sweep page, with no sidebar counted yet."""
+    page = app()
+    page.go("sweep")
+    sidebars.clear()
+    return page
+
+
+def address_of(page):
+    (bar,) = page.run.get("bidi_component")
+    return kvplan.from_link(json.loads(bar.proto.json)["link"])
+
+
+def test_every_quiet_field_is_tried_here():
+    assert set(CHANGES) == QUIET < set(FIELDS)
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_a_change_that_the_sidebar_shows_by_itself_draws_the_answer_alone(sweep, sidebars, key):
+    sweep.set(**{key: CHANGES[key]})
+    assert sidebars == []
+    field = FIELDS[key]
+    asked = LLAMA.with_changes(**{field.setting: field.read(CHANGES[key])})
+    assert address_of(sweep) == asked
+    assert f"{asked.context_length:,} tokens" in sweep.texts()[0]
+    assert f"cache {asked.kv_dtype}" in sweep.texts()[0]
+
+
+@pytest.mark.parametrize(("key", "value"), [("model", "qwen3-8b"), ("gpu", "h200-141gb"), ("pp", 2), ("dp", 2)])
+def test_a_change_of_which_other_fields_speak_draws_the_sidebar_too(sweep, sidebars, key, value):
+    sweep.set(**{key: value})
+    assert len(sidebars) == 1
+
+
+def test_what_is_wrong_is_said_in_the_sidebar_and_taken_back_there(sweep, sidebars):
+    sweep.set(overhead="much")
+    assert len(sidebars) == 1
+    assert any("Run-time overhead" in error for error in sweep.errors())
+    sweep.set(overhead="1GiB")
+    assert len(sidebars) == 2
+    assert sweep.errors() == []
+
+
+def test_a_page_without_an_answer_is_drawn_whole(app, sidebars):
+    page = app()
+    page.go("users")
+    sidebars.clear()
+    page.set(kv="fp8")
+    assert len(sidebars) == 1
+
+
+def test_a_change_on_the_answers_own_controls_keeps_the_scenario(sweep):
+    sweep.set(kv="fp8")
+    sweep.set(q="Which GPU?")
+    assert address_of(sweep) == LLAMA.with_changes(kv_dtype="fp8")
+    assert "cache fp8" in sweep.texts()[0]
+
+
+def test_the_next_page_begins_with_what_the_answer_was_drawn_for(sweep):
+    sweep.set(kv="fp8", batch=7)
+    sweep.go("plan")
+    assert "cache fp8" in sweep.texts()[0]
+    assert "7 × " in sweep.texts()[0]
+    assert sweep.value("kv") == "fp8"
