@@ -19,9 +19,10 @@ from kvplan.units import MAX_COUNT, UNIT_BYTES, format_bytes, format_exact_bytes
 
 Figure = dict[str, Any]
 
-# Okabe and Ito's palette, which people with any colour vision can tell apart.
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8C8C8C"
+# Okabe and Ito's hues, which people with any colour vision can tell apart, each as light as it may be to stand out
+# 3 to 1 from a white ground and from a dark one. Their yellow cannot, so violet is in its place.
+ORANGE, SKY, GREEN, VIOLET = "#CC8500", "#359DD3", "#099261", "#8148D6"
+BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#C44F00", "#CA79AC", "#808080"
 
 SERIES: tuple[tuple[str, str, str], ...] = (
     (BLUE, "solid", "circle"),
@@ -31,7 +32,7 @@ SERIES: tuple[tuple[str, str, str], ...] = (
     (SKY, "longdashdot", "cross"),
     (GREY, "12px,3px,3px,3px,3px,3px", "x"),
     (VERMILLION, "3px,8px", "star"),
-    (YELLOW, "24px,4px", "pentagon"),
+    (VIOLET, "24px,4px", "pentagon"),
 )
 """(colour, dash, marker) of the first, second ... line of a chart; none looks like the usable capacity."""
 
@@ -80,7 +81,7 @@ WEIGHT_FAMILIES: tuple[Family, ...] = (
 )
 """Every weight role once, in the order of the memory bar."""
 
-FREE_FILL = "rgba(0, 158, 115, 0.18)"
+FREE_FILL = "rgba(9, 146, 97, 0.18)"
 
 
 def bytes_by_family(p: MemoryPlan) -> dict[str, int]:
@@ -151,7 +152,7 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
         _bar("KV cache", p.cache_bytes, unit, ORANGE),
         _runtime_bar(p, unit),
         _bar("Adapters", p.scenario.adapter_bytes, unit, SKY, "."),
-        _bar("Draft model", p.draft_bytes, unit, YELLOW, "x"),
+        _bar("Draft model", p.draft_bytes, unit, VIOLET, "x"),
         _bar("Left by the engine", p.unused_bytes, unit, GREY, "-"),
     )
     traces += [bar for bar in parts if bar["customdata"][0][0]]
@@ -380,7 +381,7 @@ KIND_LOOKS: dict[str, tuple[str, str]] = {
     "latent": (ORANGE, ""),
     "sliding_latent": (ORANGE, "/"),
     "indexed_latent": (ORANGE, "+"),
-    "compressed": (YELLOW, "\\"),
+    "compressed": (VIOLET, "\\"),
     "recurrent": (GREEN, "."),
     "convolution": (GREEN, "|"),
     "cross": (PURPLE, ""),

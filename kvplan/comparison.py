@@ -204,7 +204,7 @@ SEGMENTS: dict[str, tuple[str, str, str]] = {
     "KV cache": ("KV cache", charts.ORANGE, ""),
     "run-time overhead": ("Overhead", charts.PURPLE, "/"),
     "adapters": ("Adapters", charts.SKY, "."),
-    "draft model": ("Draft model", charts.YELLOW, "x"),
+    "draft model": ("Draft model", charts.VIOLET, "x"),
     "left unused": ("Left by the engine", charts.GREY, "-"),
     "free": ("Free", charts.FREE_FILL, ""),
 }

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from kvplan.charts import BLUE, GREEN, GREY, ORANGE, PURPLE, SERIES, SKY, VERMILLION, Figure
+from kvplan.charts import BLUE, GREY, ORANGE, PURPLE, SERIES, SKY, VERMILLION, Figure
 
 FONT = 16
-PALE, YELLOW = "#DDE3EA", "#F0E442"
+PALE, YELLOW, CORAL = "#DDE3EA", "#F0E442", "#E8703A"
+INK = "#0E1116"
+"""The letters in a cell; every ground that a cell may have is light enough for them."""
 
 
 class Level(NamedTuple):
@@ -69,14 +71,14 @@ def fingerprint(grid: Any, prompt_length: int, clean: float, small: float) -> Fi
     grid   (layers, positions) differences relative to the layer's largest value; NaN: let go of
     clean  differences up to here are rounding; small  up to here they look like a quantized cache
     """
-    levels = [Level(PALE, "clean"), Level(YELLOW, "small"), Level(VERMILLION, "far off")]
+    levels = [Level(PALE, "clean"), Level(YELLOW, "small"), Level(CORAL, "far off")]
     states = np.where(grid <= clean, 0.0, np.where(grid <= small, 1.0, 2.0))
     states[np.isnan(grid)] = np.nan
     words = [[_difference_words(value, clean) for value in row] for row in grid]
     layers, positions = grid.shape
     edge = {"type": "line", "x0": prompt_length - 0.5, "x1": prompt_length - 0.5, "y0": -0.5, "y1": layers - 0.5}
     return {
-        "data": [_cells(states, words, levels) | {"textfont": {"size": 13}}],
+        "data": [_cells(states, words, levels) | {"textfont": {"size": 13, "color": INK}}],
         "layout": _layout(
             height=120 + 52 * layers,
             xaxis=_ticks("position of the token", [str(position) for position in range(positions)]),
@@ -251,9 +253,9 @@ def check_matrix(table: pd.DataFrame) -> Figure:
     caught = table.pivot(index="title", columns="check", values="caught")
     caught = caught.loc[table["title"].drop_duplicates(), table["check"].drop_duplicates()]
     words = [["✓" if cell else "✗" for cell in row] for row in caught.to_numpy()]
-    levels = [Level(YELLOW, "missed"), Level(BLUE, "caught")]
+    levels = [Level(YELLOW, "missed"), Level(SKY, "caught")]
     return {
-        "data": [_cells(caught.to_numpy().astype(float), words, levels) | {"textfont": {"size": 16}}],
+        "data": [_cells(caught.to_numpy().astype(float), words, levels) | {"textfont": {"size": 16, "color": INK}}],
         "layout": _layout(
             height=170 + 30 * len(caught),
             xaxis=_ticks("", [_broken(check.replace("_", " ")) for check in caught.columns]) | {"side": "top"},
@@ -309,7 +311,7 @@ def bars(names: Sequence[str], values: Sequence[float], texts: Sequence[str], ti
                 "text": list(texts),
                 "textposition": "auto",
                 "hovertemplate": "%{y}<br>%{text}<extra></extra>",
-                "marker": {"color": GREEN},
+                "marker": {"color": BLUE},
             }
         ],
         "layout": _layout(
@@ -335,7 +337,7 @@ def _cells(states: Any, words: Sequence[Sequence[str]], levels: Sequence[Level])
         "zmax": last - 0.5,
         "text": [list(row) for row in words],
         "texttemplate": "%{text}",
-        "textfont": {"size": 15},
+        "textfont": {"size": 15, "color": INK},
         "hovertemplate": "%{y}, %{x}<br>%{text}<extra></extra>",
         "colorscale": scale,
         "showscale": False,

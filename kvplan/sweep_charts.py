@@ -130,6 +130,8 @@ def fit_map(
         name, first = _axis_name("y", index), index == 0
         figure[f"yaxis{name[1:]}"] = _category_axis(up, grid.up_words, upright=True) | {"domain": band}
         drawn = [_cells(grid, scale, across, up), *(_crosses(grid) if size <= MAX_CROSSES else [])]
+        if not {across, up} & GROWING:
+            drawn += _cell_texts(grid, scale)
         if {across, up} == GROWING:
             drawn += _largest_mark(largest_point(panel.table, context_limit), across)
             shapes += _limit_line(grid, across, context_limit, name, first)
@@ -187,9 +189,14 @@ class _Scale(NamedTuple):
         capacities = {int(size) for grid in grids for size in np.unique(grid.capacity[grid.planned])}
         return cls(unit, capacities.pop() if len(capacities) == 1 else None)
 
+    @property
+    def top(self) -> float:
+        """The value of the last colour."""
+        return 100.0 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
+
     def coloraxis(self, y: float) -> Figure:
         """The colours with their scale, whose top is at `y` of the figure; its last mark says what it counts."""
-        top = 100.0 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
+        top = self.top
         last = "100 % of usable" if self.capacity is None else f"{format_bytes(self.capacity, self.unit)} usable"
         bar = {"orientation": "h", "thickness": 10, "len": 0.7, "x": 0.04, "xanchor": "left", "y": y, "yanchor": "top"}
         half = "" if self.capacity is None else f"{top / 2:.3g}"
@@ -209,9 +216,6 @@ class _Scale(NamedTuple):
 def _cells(grid: _Grid, scale: _Scale, across: str, up: str) -> Figure:
     """The heat map of what fits; `customdata` holds the exact bytes of each cell."""
     few = grid.total.size <= MAX_CROSSES
-    texts: Figure = {}
-    if grid.total.size <= MAX_TEXTS and not {across, up} & GROWING:
-        texts = {"text": _cell_texts(grid, scale.unit), "texttemplate": "%{text}"}
     return {
         "type": "heatmap",
         "x": grid.across_words,
@@ -224,14 +228,31 @@ def _cells(grid: _Grid, scale: _Scale, across: str, up: str) -> Figure:
         "showlegend": False,
         "xgap": int(few),
         "ygap": int(few),
-        **texts,
     }
 
 
-def _cell_texts(grid: _Grid, unit: str) -> list[list[str]]:
+DARK_CELLS = 0.468
+"""Share of the colour scale below which white letters stand out more, and above which black ones do."""
+
+
+def _cell_texts(grid: _Grid, scale: _Scale) -> list[Figure]:
+    """The bytes of each cell that fits, written in it; a heat map's own letters are grey on half of its colours."""
+    rows, columns = np.nonzero(grid.fits)
+    if not len(rows) or grid.total.size > MAX_TEXTS:
+        return []
+    share = scale.values(grid)[rows, columns] / scale.top
     return [
-        [format_bytes(int(size), decimal=unit == "GB") if fits else "" for size, fits in zip(sizes, row, strict=True)]
-        for sizes, row in zip(grid.total, grid.fits, strict=True)
+        {
+            "type": "scatter",
+            "mode": "text",
+            "name": "bytes of a cell",
+            "showlegend": False,
+            "hoverinfo": "skip",
+            "x": [grid.across_words[column] for column in columns],
+            "y": [grid.up_words[row] for row in rows],
+            "text": [format_bytes(int(size), decimal=scale.unit == "GB") for size in grid.total[rows, columns]],
+            "textfont": {"color": ["#FFFFFF" if dark else "#000000" for dark in share < DARK_CELLS]},
+        }
     ]
 
 

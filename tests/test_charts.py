@@ -1,5 +1,10 @@
 """Figures: their numbers are the results' own, to the byte."""
 
+import re
+import tomllib
+from itertools import combinations
+from pathlib import Path
+
 import plotly.graph_objects as go
 import pytest
 
@@ -9,6 +14,7 @@ from kvplan.attention import LAYER_KINDS
 from kvplan.explain import StripSegment, layer_strip
 from kvplan.model import ROLES
 from kvplan.presets import list_gpus
+from tests.contrast import VISIONS, contrast, distance
 
 GIB = 2**30
 
@@ -163,6 +169,38 @@ def test_lines_of_one_chart_differ_in_dash_and_not_only_in_colour():
     looks = [charts.CAPACITY, *((color, dash) for color, dash, _ in charts.SERIES)]
     assert len({dash for _, dash in looks}) == len(looks)
     assert len({symbol for _, _, symbol in charts.SERIES}) == len(charts.SERIES)
+
+
+THEME = tomllib.loads((Path(__file__).parents[1] / ".streamlit" / "config.toml").read_text())["theme"]
+GROUNDS = [THEME["light"]["backgroundColor"], THEME["dark"]["backgroundColor"]]
+COLORS = {name: value for name, value in vars(charts).items() if re.fullmatch(r"#[0-9A-F]{6}", str(value))}
+
+
+def test_every_colour_of_a_figure_stands_out_from_both_grounds():
+    assert len(COLORS) == 8
+    faint = {name: [contrast(color, ground) for ground in GROUNDS] for name, color in COLORS.items()}
+    assert {name: found for name, found in faint.items() if min(found) < 3} == {}  # WCAG 1.4.11
+
+
+def test_each_line_of_a_chart_has_a_colour_of_its_own_that_the_theme_knows():
+    colors = [color for color, _, _ in charts.SERIES]
+    assert sorted(colors) == sorted(COLORS.values()) == sorted(THEME["chartCategoricalColors"])
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_no_two_colours_of_a_chart_look_alike_with_any_colour_vision(vision):
+    least = min(distance(one, other, vision) for one, other in combinations(COLORS.values(), 2))
+    assert least > 13  # Okabe and Ito's own eight have pairs of 8.5
+
+
+def test_the_words_of_both_themes_can_be_read():
+    for name in ("light", "dark"):
+        theme = THEME[name]
+        for ground in (theme["backgroundColor"], theme["secondaryBackgroundColor"]):
+            assert contrast(theme["textColor"], ground) >= 7
+    assert contrast(THEME["light"]["primaryColor"], GROUNDS[0]) >= 4.5
+    assert contrast(THEME["dark"]["primaryColor"], GROUNDS[1]) >= 4.5
+    assert contrast("#FFFFFF", charts.BLUE) >= 4.5  # letters inside of bars
 
 
 @pytest.mark.parametrize(("contexts", "ticks"), [([1100, 1200], [1100, 1200]), ([5, 6, 7], [5, 7]), ([9], [9])])

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 
 from kvplan import lab_charts
+from kvplan.charts import ORANGE, SKY
 from kvplan.lab_charts import Curve
+from tests.contrast import contrast
 
 
 def cells():
@@ -76,6 +78,21 @@ def test_the_matrix_keeps_the_order_of_faults_and_checks_and_marks_each_cell():
     assert figure["data"][0]["text"] == [["✗", "✓"], ["✗", "✗"]]
     assert figure["layout"]["yaxis"]["ticktext"] == ["z", "a"]
     assert figure["layout"]["xaxis"]["ticktext"] == ["one<br>pass", "everything"]
+
+
+@pytest.mark.parametrize("ground", [lab_charts.PALE, lab_charts.YELLOW, lab_charts.CORAL, SKY, ORANGE])
+def test_the_letters_of_a_cell_can_be_read_on_every_ground_that_it_may_have(ground):
+    assert contrast(lab_charts.INK, ground) >= 4.5
+
+
+def test_a_cell_has_only_grounds_that_its_letters_can_be_read_on():
+    grid = np.array([[0.0, 0.01, 0.8]])
+    matrix = pd.DataFrame({"title": ["a", "a"], "check": ["one", "two"], "caught": [False, True]})
+    for figure in (lab_charts.fingerprint(grid, 1, 1e-4, 0.05), lab_charts.check_matrix(matrix)):
+        cells = figure["data"][0]
+        assert cells["textfont"]["color"] == lab_charts.INK
+        grounds = {lab_charts.PALE, lab_charts.YELLOW, lab_charts.CORAL, SKY}
+        assert {color for _, color in cells["colorscale"]} <= grounds
 
 
 @pytest.mark.parametrize("log", [False, True])

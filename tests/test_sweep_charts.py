@@ -3,11 +3,13 @@
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from plotly.colors import sample_colorscale, unlabel_rgb
 
 import kvplan
 from kvplan.charts import SERIES, octave_values
 from kvplan.fleet import cheapest_first, which_gpu
 from kvplan.sweep_charts import (
+    DARK_CELLS,
     MAX_CROSSES,
     MAX_TEXTS,
     SCALES,
@@ -21,6 +23,7 @@ from kvplan.sweep_charts import (
     largest_point,
     total_lines,
 )
+from tests.contrast import contrast
 
 GIB = 2**30
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
@@ -105,10 +108,37 @@ def test_where_gpus_differ_colours_are_shares_of_each_ones_memory():
 
 def test_a_map_of_names_with_few_cells_has_its_bytes_written_in_them():
     table = swept(gpu=GPUS, num_kv_heads=[32, 8, 1])
-    (cells,) = traces(fit_map([Panel("", table)], "num_kv_heads", "gpu"), "heatmap")
-    assert cells["text"][2] == [kvplan.units.format_bytes(n) for n in table["total_bytes"][-3:][::-1]]
-    assert cells["text"][0][2] == ""  # does not fit: crossed out
-    assert len(table) < MAX_TEXTS
+    figure = fit_map([Panel("", table)], "num_kv_heads", "gpu")
+    (written,) = (trace for trace in figure["data"] if trace.get("mode") == "text")
+    fitting = table[table["fits"]]  # what does not fit is crossed out
+    expected = {
+        (str(row.num_kv_heads), str(row.gpu)): kvplan.units.format_bytes(row.total_bytes)
+        for row in fitting.itertuples()
+    }
+    assert dict(zip(zip(written["x"], written["y"], strict=True), written["text"], strict=True)) == expected
+    assert len(expected) < len(table) < MAX_TEXTS
+
+
+@pytest.mark.parametrize("share", [*np.linspace(0, 1, 41), DARK_CELLS - 1e-9, DARK_CELLS])
+def test_letters_stand_out_from_every_colour_of_the_scale(share):
+    (shade,) = sample_colorscale("Cividis", [share])
+    letters = "#FFFFFF" if share < DARK_CELLS else "#000000"
+    assert contrast(letters, "#" + "".join(f"{round(float(part)):02X}" for part in unlabel_rgb(shade))) >= 4.5
+
+
+def test_each_cells_letters_are_white_on_dark_and_black_on_light():
+    table = swept(gpu=GPUS, num_kv_heads=[32, 8, 1])
+    figure = fit_map([Panel("", table)], "num_kv_heads", "gpu")
+    (written,) = (trace for trace in figure["data"] if trace.get("mode") == "text")
+    rows = table.assign(head=table["num_kv_heads"].astype(str), name=table["gpu"].astype(str)).set_index(
+        ["head", "name"]
+    )
+    shares = [
+        rows.loc[place, "total_bytes"] / rows.loc[place, "capacity_bytes"]
+        for place in zip(written["x"], written["y"], strict=True)
+    ]
+    assert written["textfont"]["color"] == ["#FFFFFF" if share < DARK_CELLS else "#000000" for share in shares]
+    assert len(set(written["textfont"]["color"])) == 2
 
 
 def test_a_combination_that_cannot_be_planned_is_neither_coloured_nor_crossed_out():

@@ -115,15 +115,31 @@ AXIS_TEXT = {"color": "#59616E"}
 """Words of axes on white: Streamlit's own grey stands out from white less than small text should."""
 
 
-def _darker(layout: Mapping[str, Any]) -> dict[str, Any]:
-    """A layout whose axes and notes are dark enough to read on white."""
+def _darker(figure: Mapping[str, Any]) -> dict[str, Any]:
+    """A figure whose axes, notes and labels are dark enough to read on white."""
+    layout = figure["layout"]
     axes = {name: _with_text(axis) for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
     notes = [{"font": AXIS_TEXT, **note} for note in layout.get("annotations", ())]
-    return {**layout, **axes, "annotations": notes}
+    if scale := layout.get("coloraxis"):
+        axes["coloraxis"] = {**scale, "colorbar": {**scale["colorbar"], "tickfont": AXIS_TEXT}}
+    return {
+        **figure,
+        "data": [{**_LABELS.get(trace["type"], {}), **trace} for trace in figure["data"]],
+        "layout": {**layout, **axes, "annotations": notes},
+    }
+
+
+_LABELS: dict[str, Any] = {"bar": {"outsidetextfont": AXIS_TEXT}, "scatter": {"textfont": AXIS_TEXT}}
+"""The labels beside a trace's bars or points; a trace with colours of its own keeps them."""
 
 
 def _with_text(axis: Mapping[str, Any]) -> dict[str, Any]:
-    return {**axis, "tickfont": AXIS_TEXT, "title": {"font": AXIS_TEXT, **axis.get("title", {})}}
+    title = axis.get("title", {})
+    return {
+        **axis,
+        "tickfont": {**AXIS_TEXT, **axis.get("tickfont", {})},
+        "title": {**title, "font": {**AXIS_TEXT, **title.get("font", {})}},
+    }
 
 
 class _Finished(BaseFigure):  # type: ignore[misc]  # Plotly carries no types
@@ -142,7 +158,7 @@ class _Finished(BaseFigure):  # type: ignore[misc]  # Plotly carries no types
 
 def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[str, Any] = CHART_CONFIG) -> None:
     """A figure as wide as the page, with its text alternative."""
-    seen = dict(figure) if st.context.theme.type == "dark" else {**figure, "layout": _darker(figure["layout"])}
+    seen = dict(figure) if st.context.theme.type == "dark" else _darker(figure)
     st.plotly_chart(_Finished(seen), width="stretch", theme="streamlit", config=dict(config), alt=alt, key=key)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import streamlit as st
 
-from kvplan.ui.words import CHART_CONFIG
+from kvplan.ui import words
 
 Result = TypeVar("Result")
 
@@ -56,7 +56,7 @@ def show_measures(measures: Iterable[Measure]) -> None:
 
 def show_chart(figure: dict[str, Any], alt: str, key: str) -> None:
     """A figure of the lab with its text alternative."""
-    st.plotly_chart(figure, width="stretch", theme="streamlit", config=CHART_CONFIG, alt=alt, key=key)
+    words.show_chart(figure, alt, key)
 
 
 def show_verdict(is_good: bool, good: str, bad: str) -> None:

@@ -18,6 +18,7 @@ from kvplan.ui.lab_screens.parts import (
     show_verdict,
 )
 from kvplan.ui.words import show_table
+from kvplan.units import counted
 
 LAYERS, HEAD_DIM, VALUE_BYTES = 2, 16, 4
 MOST_DIFFERENCE = 1e-12
@@ -100,7 +101,7 @@ def _show_axis(heads: int, kv_heads: int) -> None:
             Measure("Called", here["name"], "H_kv = H, between, or 1"),
         ]
     )
-    names = [f"{row.num_kv_heads} KV heads" for row in choices.itertuples()]
+    names = [counted(int(row.num_kv_heads), "KV head") for row in choices.itertuples()]
     sizes = choices["bytes_per_token"].tolist()
     show_chart(
         lab_charts.bars(names, sizes, [f"{size:,} B" for size in sizes], "bytes a token, in 32 bits"),
