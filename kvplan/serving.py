@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from kvplan.engines import ENGINES
@@ -99,7 +99,8 @@ def serve(
 class ServerSuggestion:
     """One lever and the smallest change of it with which the engine holds every request at once.
 
-    lever    kv_dtype, context_length, batch_size, tensor_parallel, weight_dtype, gpu or memory_fraction
+    lever    kv_dtype, context_length, batch_size, tensor_parallel (or pipeline_parallel), weight_dtype, gpu or
+             memory_fraction
     change   what to do, for a person
     serving  the changed scenario on the engine
     """
@@ -182,11 +183,23 @@ def _batch(search: _Search) -> ServerSuggestion | None:
 
 
 def _tensor_parallel(search: _Search) -> ServerSuggestion | None:
-    now = search.scenario.tensor_parallel
-    node = max(largest_node(search.scenario.gpu) or 8, now)
-    return search.first(
-        "tensor_parallel", range(now + 1, node + 1), lambda s: f"Let {s.tensor_parallel} GPUs share the model"
-    )
+    """More GPUs; whole layers of an engine with slots lie on any number of them, whatever the heads divide by."""
+    now = search.scenario.placement
+    node = max(largest_node(search.scenario.gpu) or 8, now.num_gpus)
+    steps = [
+        (wide * now.pipeline_parallel, "tensor_parallel", wide) for wide in range(now.tensor_parallel + 1, node + 1)
+    ]
+    if search.engine in HAS_SLOTS:
+        stages = range(now.pipeline_parallel + 1, node // now.tensor_parallel + 1)
+        steps += [(now.tensor_parallel * deep, "pipeline_parallel", deep) for deep in stages]
+    for gpus, lever, value in sorted(steps, key=lambda step: step[0]):
+        if found := search.first(lever, [value], partial(_shared_words, gpus)):
+            return found
+    return None
+
+
+def _shared_words(gpus: int, _scenario: Scenario) -> str:
+    return f"Let {gpus:,} GPUs share the model"
 
 
 def _weights(search: _Search) -> ServerSuggestion | None:

@@ -139,3 +139,15 @@ def test_what_an_engine_has_no_setting_for_is_said() -> None:
     assert any("no memory fraction" in note for note in serve(scenario("transformers"), "transformers").notes)
     assert serve(scenario("vllm"), "vllm").notes == ()
     assert any("shared prefix" in note for note in serve(scenario("vllm", shared_prefix=100), "vllm").notes)
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "ollama"])
+def test_an_engine_that_spreads_whole_layers_is_offered_any_number_of_gpus(engine: str) -> None:
+    """32 heads do not divide by 3, and need not: two cards hold 141 GB of weights nowhere near, three do."""
+    asked = Scenario("llama-3.1-70b", "h100-sxm-80gb", kv_dtype="fp16", context_length=8192, batch_size=16)
+    (found,) = (item for item in server_suggestions(serve(asked, engine)) if item.change.endswith("share the model"))
+    assert (found.lever, found.serving.scenario.num_gpus) == ("pipeline_parallel", 3)
+    assert found.change == "Let 3 GPUs share the model"
+    for wide in (2, 3):
+        changed = {"pipeline_parallel": wide} if wide == 3 else {"tensor_parallel": 2}
+        assert serve(asked.with_changes(**changed), engine).fits == (wide == 3)

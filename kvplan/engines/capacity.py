@@ -70,8 +70,8 @@ class EngineCapacity:
 
     @property
     def admits_one(self) -> bool:
-        """Whether one request of `max_model_len` is admitted; where not, vLLM does not start."""
-        return self.num_blocks >= self.request_blocks
+        """Whether one request of `max_model_len` is admitted, its state too; where not, vLLM does not start."""
+        return self.num_blocks >= self.request_blocks and (not self.request_rest or self.max_concurrency >= 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Launch:
 def require_supported(launch: Launch) -> None:
     """Raise InputError with the sentence why the engine cannot serve so, before anything is counted."""
     require_placed(launch.engine, launch.placement)
-    require_cache_dtype(launch.engine, launch.model, launch.kv)
+    require_cache_dtype(launch.engine, launch.model, launch.kv, launch.engine_version)
     require_cut(launch.engine, launch.model, launch.weight_dtype, launch.placement)
 
 

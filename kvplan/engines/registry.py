@@ -141,7 +141,7 @@ def engine_capacity(
             raise InputError(f"{engine} has no {name}, and {getattr(request, name):,} is given; leave it out")
     placement = Placement(tensor_parallel, pipeline_parallel, whole_number(data_parallel, "data_parallel", high=4096))
     require_placed(engine, placement)
-    require_cache_dtype(engine, model, request.kv)
+    require_cache_dtype(engine, model, request.kv, engine_version)
     found = replace(_of_replicas(chosen.capacity(request, options), data_parallel), engine=engine)
     if engine_version is None or engine == "vllm":
         return found

@@ -5,9 +5,11 @@ Read from `python/sglang/srt/model_executor/` and checked against public start-u
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 from kvplan.dtypes import KvDtype
 from kvplan.dtypes import kv_dtype as as_kv_dtype
@@ -62,8 +64,9 @@ def capacity(request: Request, options: SglangOptions) -> EngineCapacity:
     for_tokens = request.pool_bytes / (1 + state_share)
     state_pool = int(request.pool_bytes - for_tokens)
     tokens = int(for_tokens / per_token) // page * page
-    need = ceil_div(request.max_model_len, page)
-    limits = [ratio(tokens // page, need), *_other_limits(request.max_model_len, cells, tokens * swa_ratio, state_pool)]
+    need = partial(_pages, cells, swa_ratio, page)
+    full = ceil_div(request.max_model_len, page)
+    limits = [ratio(tokens // page, full), *_other_limits(request.max_model_len, cells, tokens * swa_ratio, state_pool)]
     return EngineCapacity(
         engine="sglang",
         pool_bytes=request.pool_bytes,
@@ -71,12 +74,18 @@ def capacity(request: Request, options: SglangOptions) -> EngineCapacity:
         tokens=tokens,
         max_concurrency=min(limits),
         bytes_per_block=int(per_token * page),
-        request_blocks=need,
+        request_blocks=need(request.max_model_len),
         block_size=page,
-        longest_context=longest_context(lambda length: ceil_div(length, page) * page, tokens),
+        longest_context=longest_context(lambda length: need(length) * page, tokens),
         notes=_notes(request, cells, swa_ratio, tokens, state_pool),
         request_rest=cells.state,
     )
+
+
+def _pages(cells: Cells, swa_ratio: Fraction, page: int, length: int) -> int:
+    """Pages of both pools that hold a request: of a short one the windows run out first."""
+    in_window = math.ceil(min(length, cells.held) / swa_ratio) if cells.window and cells.full else 0
+    return ceil_div(max(length, in_window), page)
 
 
 def _other_limits(length: int, cells: Cells, window_tokens: Fraction, state_pool: int) -> Iterator[float]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvplan.dtypes import KvDtype, Scale, StorageFormat
-from kvplan.engines.capacity import compute_dtype
+from kvplan.engines.capacity import compute_dtype, parse_version
 from kvplan.engines.llamacpp import CACHE_TYPES
-from kvplan.errors import InputError
+from kvplan.errors import InputError, shorten
 from kvplan.model import ROLES, Model, Placement, WeightGroup, as_weight_format
 
 LABELS = {
@@ -47,6 +47,15 @@ NOT_LATENT = {
 }
 """Cache dtypes that an engine has for keys and values of heads only, not for latent rows."""
 
+_LAST_WITHOUT = (0, 16)
+"""The newest vLLM that is known to have none of the cache dtypes below (docs.vllm.ai, v0.16.0, vllm.config.cache)."""
+
+FIRST_KNOWN: dict[str, tuple[int, int]] = {
+    "nvfp4": (0, 25),  # github.com/vllm-project/vllm/issues/49011
+    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head", "int4_per_token_head"), (0, 33)),
+}
+"""Cache dtypes that vLLM has not always had: the oldest version that is known to have each."""
+
 APART = frozenset({"llama.cpp", "ik_llama.cpp"})
 """Engines that store K and V each in a type of its own."""
 
@@ -79,8 +88,11 @@ def cache_dtypes(engine: str, model: Model) -> tuple[str, ...]:
     return tuple(name for name in names if name not in left_out)
 
 
-def why_no_cache(engine: str, model: Model, kv: KvDtype) -> str:
-    """Why the engine cannot keep a cache in `kv`, or ""."""
+def why_no_cache(engine: str, model: Model, kv: KvDtype, version: str | None = None) -> str:
+    """Why the engine cannot keep a cache in `kv`, or "".
+
+    version  as the engine prints it; None: the newest. Only vLLM's cache dtypes are known by version
+    """
     parts = kv.name.split("/")
     has = cache_dtypes(engine, model)
     listed = f"choose {has[0]}, its default" + (f", or {', '.join(has[1:])}" if has[1:] else "")
@@ -88,11 +100,26 @@ def why_no_cache(engine: str, model: Model, kv: KvDtype) -> str:
         return f"{LABELS[engine]} stores K and V alike, and the plan asks for {kv.name}; {listed}"
     missing = next((part for part in parts if part not in has), None)
     if missing is None:
-        return ""
+        return _why_not_yet(kv.name, version, has[0]) if engine == "vllm" and version is not None else ""
     if engine in TRANSFORMERS:
         label = LABELS[engine]
         return f"{label} keeps its cache in the dtype that the model is computed in, never {missing}; {listed}"
     return f"{LABELS[engine]} has no cache dtype {missing}; {listed}"
+
+
+def _why_not_yet(name: str, version: str, default: str) -> str:
+    """Why a vLLM of this version is not known to have a cache dtype that newer ones have, or ""."""
+    known = FIRST_KNOWN.get(name, (0, 0))
+    here = parse_version(version, known)
+    if here >= known:
+        return ""
+    oldest, last = (".".join(map(str, pair)) for pair in (known, _LAST_WITHOUT))
+    if here[:2] <= _LAST_WITHOUT:
+        return f"vLLM {shorten(version)} has no cache dtype {name}, new after {last}; choose {default}, its default"
+    return (
+        f"whether vLLM {shorten(version)} has the cache dtype {name} is not known: {last} has not, {oldest} has; choose "
+        f"{default}, its default, or fp8"
+    )
 
 
 def why_not_placed(engine: str, placement: Placement) -> str:
@@ -140,9 +167,9 @@ def _tiles(storage: StorageFormat) -> Iterator[Scale]:
             yield scale
 
 
-def require_cache_dtype(engine: str, model: Model, kv: KvDtype) -> None:
-    """Raise InputError where the engine cannot keep a cache in `kv`."""
-    if why := why_no_cache(engine, model, kv):
+def require_cache_dtype(engine: str, model: Model, kv: KvDtype, version: str | None = None) -> None:
+    """Raise InputError where the engine, in that version, cannot keep a cache in `kv`."""
+    if why := why_no_cache(engine, model, kv, version):
         raise InputError(why)
 
 

@@ -56,7 +56,10 @@ def _notes(request: Request, state: int) -> tuple[str, ...]:
             "window layers are counted like full attention; max_attention_window can divide the pool otherwise"
         )
     if state:
-        found.append(f"recurrent state takes {state:,} B for each sequence besides its blocks, out of the same memory")
+        found.append(
+            "how TensorRT-LLM reserves recurrent states is not known: each sequence is counted with its own of "
+            f"{state:,} B besides its blocks, out of the same memory"
+        )
     return tuple(found)
 
 

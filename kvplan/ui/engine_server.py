@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import pandas as pd
@@ -41,7 +42,7 @@ def show_server(scenario: Scenario) -> None:
     try:
         serving = serve(scenario, asked.engine, asked.version, known)
     except KvplanError as error:
-        show_refusal(scenario, asked.engine, error)
+        show_refusal(scenario, asked.engine, error, asked.version)
         return
     details = show_memory(serving)
     show_server_suggestions(serving, "engine")
@@ -50,13 +51,15 @@ def show_server(scenario: Scenario) -> None:
     details()
 
 
-def show_refusal(scenario: Scenario, engine: str, error: KvplanError) -> None:
+def show_refusal(scenario: Scenario, engine: str, error: KvplanError, version: str | None = None) -> None:
     """Why the engine cannot serve the plan, and the cache dtypes that it has as buttons."""
     words.show_error(error, f"{ENGINES[engine].label} cannot serve this plan, so nothing is counted for it")
-    if not why_no_cache(engine, scenario.planned_model, kv_dtype(scenario.kv_dtype)):
+    model = scenario.planned_model
+    if not why_no_cache(engine, model, kv_dtype(scenario.kv_dtype), version):
         return
+    has = (name for name in cache_dtypes(engine, model) if not why_no_cache(engine, model, kv_dtype(name), version))
     with st.container(horizontal=True):
-        for name in cache_dtypes(engine, scenario.planned_model)[:MOST_OFFERED]:
+        for name in islice(has, MOST_OFFERED):
             with contextlib.suppress(KvplanError):  # one that the model's layers cannot be kept in
                 st.button(
                     f"Store the cache as {name}", key=f"cache_{engine}_{name}", on_click=take_scenario,
@@ -159,7 +162,9 @@ def _paged_sentence(launch: Launch, found: EngineCapacity, budget: PoolBudget) -
         return f"{label} does not start: weights and overhead are {short} more than it may take"
     if not found.admits_one:
         needed, pool = format_bytes(found.needed_bytes, unit()), format_bytes(found.pool_bytes, unit())
-        return f"{label} cannot hold one request of {tokens}: it needs {needed} of a pool of {pool}"
+        divided = found.needed_bytes <= found.pool_bytes
+        part = f", and a part of the pool of {pool} is too small for it" if divided else f" of a pool of {pool}"
+        return f"{label} cannot hold one request of {tokens}: it needs {needed}{part}"
     room = f"{label} has room for {found.total_concurrency:,.2f} requests of {tokens}"
     if found.max_concurrency < launch.replica_requests:
         return f"{room} at once; of the {launch.batch_size:,} of the plan the others wait"

@@ -50,6 +50,16 @@ def test_blocks_never_take_more_than_the_pool(made: Model, name: str, pool: int,
     assert found.tokens >= 0
 
 
+@given(
+    made=some_models, name=st.sampled_from(["sglang", "tensorrt-llm"]), length=st.one_of(lengths, st.integers(1, 99))
+)
+def test_a_request_reserves_at_least_what_it_holds_in_other_pools(made: Model, name: str, length: int) -> None:
+    """States are kept as the engine keeps them, so only what grows is compared."""
+    found = ask(made, name, 8 * GIB, length)
+    growing = sum(part.bytes(length, BF16) for layer in made.layers for part in layer.cache.cache_parts())
+    assert found.needed_bytes - found.request_rest >= growing
+
+
 @given(made=some_models, pool=pools, length=lengths, version=versions)
 def test_a_request_reserves_at_least_what_it_holds(made: Model, pool: int, length: int, version: str) -> None:
     found = ask(made, "vllm", pool, length, engine_version=version)

@@ -11,7 +11,7 @@ from kvplan.engines import ENGINES, engine_capacity
 from kvplan.engines.tensorrt_llm import pool_bytes
 from kvplan.engines.transformers import dynamic_bytes, growing_bytes, static_bytes
 from kvplan.errors import InputError
-from kvplan.units import GIB
+from kvplan.units import GIB, MIB
 from tests.engines.log_cases import published
 from tests.engines.test_vllm import FULL, STATE, model
 
@@ -37,9 +37,19 @@ def test_tensorrt_llm_counts_the_state_of_each_sequence_and_says_so() -> None:
     assert found.tokens == GIB // (32 * 8 * 4096) * 32
     assert found.max_concurrency == GIB / (1024 * 8 * 4096 + state)
     assert found.needed_bytes == 1024 * 8 * 4096 + state
-    assert found.notes == (
-        f"recurrent state takes {state:,} B for each sequence besides its blocks, out of the same memory",
-    )
+    (note,) = found.notes
+    assert note.startswith("how TensorRT-LLM reserves recurrent states is not known: each sequence is counted with its")
+    assert f"own of {state:,} B besides its blocks" in note
+
+
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm"])
+def test_a_request_whose_state_finds_no_room_is_not_admitted(engine: str) -> None:
+    """8 MiB of blocks and 49 MiB of state: of 64 MiB SGLang gives the states 30, TensorRT-LLM all that is left."""
+    made = model((24, STATE), (8, FullAttention(4, 256)))
+    found = engine_capacity(made, engine=engine, pool_bytes=64 * MIB, max_model_len=256)
+    assert found.num_blocks >= found.request_blocks
+    assert found.admits_one == (engine == "tensorrt-llm") == (found.max_concurrency >= 1)
+    assert not engine_capacity(made, engine=engine, pool_bytes=50 * MIB, max_model_len=256).admits_one
 
 
 def test_tensorrt_llm_takes_a_fraction_of_what_is_left() -> None:

@@ -53,6 +53,36 @@ def test_latent_rows_have_fewer_cache_dtypes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("0.11.0", "vLLM 0.11.0 has no cache dtype nvfp4, new after 0.16; choose bf16, its default"),
+        ("0.16.3", "vLLM 0.16.3 has no cache dtype nvfp4"),
+        (
+            "0.20.2rc1",
+            "whether vLLM 0.20.2rc1 has the cache dtype nvfp4 is not known: 0.16 has not, 0.25 has; choose bf16",
+        ),
+        ("0.25", ""),
+        ("0.33.0", ""),
+        (None, ""),
+    ],
+)
+def test_a_cache_dtype_that_a_version_is_not_known_to_have_is_refused(version: str | None, words: str) -> None:
+    assert why_no_cache("vllm", LLAMA, kv_dtype("nvfp4"), version).startswith(words)
+    assert why_no_cache("vllm", LLAMA, kv_dtype("fp8"), version) == ""
+    assert why_no_cache("sglang", LLAMA, kv_dtype("nvfp4"), version) == ""
+    asked = {"engine_version": version, "pool_bytes": GIB, "max_model_len": 4096, "kv_dtype": "nvfp4"}
+    launch = Launch("vllm", LLAMA, GPU, 4096, 1, kv_dtype="nvfp4", engine_version=version)
+    if words:
+        with pytest.raises(InputError, match="nvfp4"):
+            engine_capacity(LLAMA, **asked)
+        with pytest.raises(InputError, match="nvfp4"):
+            reserved_of(launch, GIB)
+    else:
+        assert engine_capacity(LLAMA, **asked).tokens > 0
+        assert reserved_of(launch, GIB).bytes > 0
+
+
+@pytest.mark.parametrize(
     ("engine", "placement", "words"),
     [
         ("llama.cpp", Placement(1, 1, 2), "neither data nor expert parallelism"),
