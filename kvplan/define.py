@@ -41,6 +41,7 @@ class Experts(NamedTuple):
     """`num_experts` routed experts in every layer, of which a token reads `num_experts_per_token`, and shared ones.
 
     num_dense_layers  first layers that have an MLP of `define_model`'s intermediate_size instead
+    every             of the layers only every n-th one has experts, the others that MLP (Llama 4, Jamba)
     """
 
     num_experts: int
@@ -48,6 +49,11 @@ class Experts(NamedTuple):
     intermediate_size: int
     num_shared_experts: int = 0
     num_dense_layers: int = 0
+    every: int = 1
+
+    def stand_in(self, index: int) -> bool:
+        """Whether layer `index` (from 0) has experts."""
+        return index >= self.num_dense_layers and (index + 1) % self.every == 0
 
 
 class _Sizes(NamedTuple):
@@ -137,7 +143,10 @@ def _require_used(
     unused = {
         "attention_bias": attention_bias and latent is not None,
         "mlp_bias": mlp_bias and experts is not None,
-        "intermediate_size": width is not None and experts is not None and not experts.num_dense_layers,
+        "intermediate_size": width is not None
+        and experts is not None
+        and not experts.num_dense_layers
+        and experts.every == 1,
     }
     for name in (name for name, is_unused in unused.items() if is_unused):
         other = "latent" if name == "attention_bias" else "experts"
@@ -214,9 +223,17 @@ def _behind_weights(
     """What stands behind the attention of each of `count` layers: an MLP, or experts."""
     if experts is None:
         return [mlp_weights(hidden, width, mlp_bias)] * count
-    dense = whole_number(experts.num_dense_layers, "num_dense_layers", low=0, high=count - 1)
-    first = [mlp_weights(hidden, width, bias=False)] * dense if dense else []
-    return [*first, *[expert_weights(hidden, experts)] * (count - dense)]
+    whole_number(experts.num_dense_layers, "num_dense_layers", low=0, high=count - 1)
+    whole_number(experts.every, "experts_every", high=count)
+    here = [experts.stand_in(index) for index in range(count)]
+    if not any(here):
+        raise InputError(
+            f"num_dense_layers is {experts.num_dense_layers} and experts_every is {experts.every}; of {count} layers "
+            "none would have experts"
+        )
+    routed = expert_weights(hidden, experts)
+    mlp = () if all(here) else mlp_weights(hidden, width, bias=False)
+    return [routed if has_experts else mlp for has_experts in here]
 
 
 def latent_projections(hidden: int, heads: int, latent: Latent) -> Groups:

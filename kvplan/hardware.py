@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from kvplan.errors import InputError, quoted
 from kvplan.names import clean_name
@@ -84,6 +84,11 @@ class Gpu:
                 whole_number(value, name, high=high)
         if self.driver_bytes is not None and self.usable_bytes > self.driver_bytes:
             raise InputError(f"usable_bytes {self.usable_bytes:,} is more than the driver's {self.driver_bytes:,}")
+        low, high = self.usable_range
+        if not low <= self.usable_bytes <= high:
+            raise InputError(
+                f"usable_range is {low:,} to {high:,}, which does not hold usable_bytes {self.usable_bytes:,}"
+            )
 
     @property
     def rent_per_hour(self) -> Price | None:
@@ -148,11 +153,15 @@ def define_gpu(
     driver_bytes: int | None = None,
     node_gpus: int | None = None,
     rent_usd_per_hour: float | None = None,
+    usable_range: tuple[int, int] | None = None,
+    is_estimate: bool = False,
 ) -> Gpu:
     """A GPU of the user's own.
 
     usable_bytes  what a program can allocate (torch.cuda.mem_get_info()[1]), in bytes
     bandwidth     bytes a second, for the decode floor; None: no floor is shown
+    usable_range  (lowest, highest) expected; None: exactly usable_bytes
+    is_estimate   nobody measured usable_bytes
 
     Raises InputError.
     """
@@ -160,9 +169,9 @@ def define_gpu(
     return Gpu(
         name=clean_name(name, "GPU name"),
         usable_bytes=usable_bytes,
-        usable_basis="given by the user",
-        usable_range=(usable_bytes, usable_bytes),
-        is_estimate=False,
+        usable_basis=ESTIMATED if is_estimate else GIVEN,
+        usable_range=usable_range or (usable_bytes, usable_bytes),
+        is_estimate=is_estimate,
         bandwidth=bandwidth,
         label_bytes=label_bytes,
         driver_bytes=driver_bytes,
@@ -170,6 +179,49 @@ def define_gpu(
         prices=price,
         sources=("defined by the user",),
     )
+
+
+GIVEN, ESTIMATED = "given by the user", "estimated by the user"
+
+
+def facts_of(gpu: Gpu) -> dict[str, Any]:
+    """What a form can hold of `gpu`, by the keywords of `define_gpu`; the range only where it is one."""
+    low, high = gpu.usable_range
+    rent = gpu.rent_per_hour
+    return {
+        "usable_bytes": gpu.usable_bytes,
+        "is_estimate": gpu.is_estimate,
+        "usable_range": None if low == high else (low, high),
+        "label_bytes": gpu.label_bytes,
+        "driver_bytes": gpu.driver_bytes,
+        "bandwidth": gpu.bandwidth,
+        "node_gpus": gpu.node_gpus,
+        "rent_usd_per_hour": None if rent is None else rent.usd,
+    }
+
+
+def gpu_variant(gpu: Gpu, facts: Mapping[str, Any], name: str) -> Gpu:
+    """`gpu` under another name with the facts that differ from its own; whatever else is known of it stays.
+
+    facts  by the keywords of `define_gpu`, all of them
+
+    Raises InputError.
+    """
+    before = facts_of(gpu)
+    if facts == before:
+        return replace(gpu, name=clean_name(name, "GPU name"), id="")
+    own = define_gpu(name=name, **facts)
+    usable = {key: getattr(own, key) for key in ("usable_bytes", "usable_range", "is_estimate", "usable_basis")}
+    memory = ("usable_bytes", "usable_range", "is_estimate")
+    changed = usable if any(facts[key] != before[key] for key in memory) else {}
+    prices = gpu.prices if facts["rent_usd_per_hour"] == before["rent_usd_per_hour"] else _with_rent(gpu, own.prices)
+    plain = {key: facts[key] for key in ("label_bytes", "driver_bytes", "bandwidth", "node_gpus")}
+    told = f"Made from {gpu.name}, with figures of the user's own."
+    return replace(gpu, name=own.name, id="", prices=prices, notes=(told, *gpu.notes), **plain, **changed)
+
+
+def _with_rent(gpu: Gpu, rent: tuple[Price, ...]) -> tuple[Price, ...]:
+    return (*rent, *(price for price in gpu.prices if price.kind != "rent"))
 
 
 def _own_price(usd: float) -> Price:

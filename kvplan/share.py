@@ -253,7 +253,16 @@ def _packed(thing: LinkThing, same: _Same) -> str:
 def _unpacked(thing: LinkThing, packed: str, name: str) -> Any:
     """The model or GPU in the value of a file key. Raises LinkError or PresetError."""
     table = _json_table(_inflated(packed))
-    return kind_from_table(thing.kind, table, f"the {thing.noun} inside it", name)
+    return kind_from_table(thing.kind, _as_now(table), f"the {thing.noun} inside it", name)
+
+
+def _as_now(table: dict[str, Any]) -> dict[str, Any]:
+    """A table as a file of today has it: links once carried GPUs whose range did not hold their usable total."""
+    usable, span = table.get("usable_bytes"), table.get("usable_range")
+    if type(usable) is not int or not isinstance(span, list) or [type(end) for end in span] != [int, int]:
+        return table
+    low, high = span
+    return table if low > high else {**table, "usable_range": [min(low, usable), max(high, usable)]}
 
 
 def _inflated(packed: str) -> bytes:

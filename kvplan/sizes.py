@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kvplan.attention import CombinedCache, LayerCache
-from kvplan.define import Latent, latent_projections
+from kvplan.define import Experts, Latent, latent_projections
 from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
 from kvplan.units import counted
 
@@ -201,7 +201,7 @@ def _expert_pattern(layers: Iterable[Layer]) -> dict[str, int | None]:
 
 def has_experts_at(index: int, dense: int, every: int) -> bool:
     """Whether layer `index` (from 0) has experts: the first `dense` have none, later every n-th one has."""
-    return index >= dense and (index + 1) % every == 0
+    return Experts(1, 1, 1, num_dense_layers=dense, every=every).stand_in(index)
 
 
 _BY_LAYER: dict[str, Callable[[Layer], int | None]] = {

@@ -113,6 +113,12 @@ def parse_bytes(text: str, name: str = "size") -> int:
     return int(exact)
 
 
+def write_bytes(count: int) -> str:
+    """`count` bytes exactly, as `parse_bytes` reads it, in the unit in which it is shortest: `16GiB`, `320GB`."""
+    units = (*BINARY_UNITS, *DECIMAL_UNITS, ("B", 1))
+    return min((f"{count // size}{name}" for name, size in units if count % size == 0), key=len)
+
+
 def format_bytes(count: int, unit: str | None = None, decimal: bool = False) -> str:
     """`count` bytes as text: in `unit` where one is given, else in the largest unit that keeps it at 1 or more."""
     if unit is not None:

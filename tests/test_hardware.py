@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvplan.errors import InputError
-from kvplan.hardware import Price, define_gpu, label_gib, usual_usable_bytes
+from kvplan.hardware import Price, define_gpu, facts_of, gpu_variant, label_gib, usual_usable_bytes
+from kvplan.presets import list_gpus, load_gpu
 from kvplan.units import GIB, MIB, TIB
 
 
@@ -80,3 +81,56 @@ def test_the_usual_reserve_is_350_mib_and_a_quarter_of_a_percent() -> None:
 def test_a_gpu_cannot_use_more_than_its_driver_sees() -> None:
     with pytest.raises(InputError, match="more than the driver's 1,073,741,824"):
         define_gpu(name="X", usable_bytes=2 * GIB, driver_bytes=GIB)
+
+
+# ---------------------------------------------------------------------------------------------------------- ranges
+
+
+@pytest.mark.parametrize("span", [(24 * GIB, 25 * GIB), (20 * GIB, 22 * GIB), (25 * GIB, 20 * GIB)])
+def test_a_range_that_does_not_hold_the_usable_total_is_refused(span: tuple[int, int]) -> None:
+    with pytest.raises(InputError, match=r"usable_range is .*, which does not hold usable_bytes 24,696,061,952"):
+        define_gpu(name="Mine", usable_bytes=23 * GIB, usable_range=span)
+
+
+def test_an_estimated_total_carries_its_range() -> None:
+    gpu = define_gpu(name="Mine", usable_bytes=23 * GIB, usable_range=(22 * GIB, 24 * GIB), is_estimate=True)
+    assert (gpu.usable_range, gpu.is_estimate, gpu.usable_basis) == (
+        (22 * GIB, 24 * GIB), True, "estimated by the user",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------- made from another
+
+
+@pytest.mark.parametrize("name", list_gpus())
+def test_a_gpu_made_from_a_preset_without_a_change_is_the_preset(name: str) -> None:
+    preset = load_gpu(name)
+    assert replace(gpu_variant(preset, facts_of(preset), "Mine"), name=preset.name, id=preset.id) == preset
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("label_bytes", 30 * GIB),
+        ("driver_bytes", None),
+        ("bandwidth", 10**12),
+        ("node_gpus", 3),
+        ("is_estimate", True),
+        ("usable_range", (22 * GIB, 24 * GIB)),
+    ],
+)
+def test_one_fact_of_a_gpu_changes_and_every_other_stays(fact: str, value: object) -> None:
+    preset = load_gpu("l4-24gb")
+    made = gpu_variant(preset, {**facts_of(preset), fact: value}, "Mine")
+    assert facts_of(made) == {**facts_of(preset), fact: value}
+    assert (made.prices, made.tflops, made.link, made.sources) == (
+        preset.prices, preset.tflops, preset.link, preset.sources,
+    )  # fmt: skip
+    assert made.notes[0] == f"Made from {preset.name}, with figures of the user's own."
+
+
+def test_another_rent_takes_the_place_of_published_rents_and_no_purchase_price() -> None:
+    preset = next(gpu for gpu in map(load_gpu, list_gpus()) if gpu.list_price and gpu.rent_per_hour)
+    made = gpu_variant(preset, {**facts_of(preset), "rent_usd_per_hour": 0.25}, "Mine")
+    assert made.rent_per_hour == Price("rent", 0.25, "", "given by the user")
+    assert made.list_price == preset.list_price

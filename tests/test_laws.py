@@ -142,9 +142,9 @@ def test_asking_for_more_never_frees_memory(scenario: Scenario, axis: str, more:
 
 @given(scenarios())
 def test_more_memory_is_free_memory(scenario: Scenario) -> None:
-    larger = scenario.with_changes(
-        gpu=replace(scenario.gpu, usable_bytes=scenario.gpu.usable_bytes + 1000), memory_fraction=1
-    )
+    usable = scenario.gpu.usable_bytes + 1000
+    gpu = replace(scenario.gpu, usable_bytes=usable, usable_range=(usable, usable))
+    larger = scenario.with_changes(gpu=gpu, memory_fraction=1)
     assert plan(larger).free_bytes == plan(scenario.with_changes(memory_fraction=1)).free_bytes + 1000
 
 

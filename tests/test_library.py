@@ -73,7 +73,7 @@ from kvplan.units import GIB
 from tests.examples import LLAMA_8B
 
 ROOT = Path(__file__).resolve().parent.parent
-CARD = replace(define_gpu(name="A card", usable_bytes=24 * GIB), id="card")
+CARD = replace(define_gpu(name="A card", usable_bytes=24 * GIB, usable_range=(GIB, 24 * GIB)), id="card")
 LLAMA = replace(LLAMA_8B, id="llama")
 
 

@@ -42,7 +42,7 @@ from kvplan.units import GIB, TIB
 from tests.examples import LLAMA_8B, gpus, models, scenarios
 
 MODEL_PRESET = replace(LLAMA_8B, id="llama")
-GPU_PRESET = replace(define_gpu(name="A card", usable_bytes=24 * GIB), id="card")
+GPU_PRESET = replace(define_gpu(name="A card", usable_bytes=24 * GIB, usable_range=(GIB, 24 * GIB)), id="card")
 OWN_MODEL = LLAMA_8B.with_kv_heads(4)
 OWN_GPU = define_gpu(name="My card", usable_bytes=12 * GIB, bandwidth=10**12, rent_usd_per_hour=0.25)
 COMPARISONS = Path(__file__).parent / "data" / "comparisons_v1.txt"

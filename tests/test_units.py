@@ -27,6 +27,7 @@ from kvplan.units import (
     parse_bytes,
     parse_count,
     whole_number,
+    write_bytes,
 )
 
 # ----------------------------------------------------------------------------------------------- whole numbers
@@ -224,3 +225,16 @@ def test_only_a_kvplan_error_ever_comes_out_of_reading(text: str) -> None:
         except KvplanError as error:
             message = str(error)
         assert message
+
+
+@given(st.integers(0, 2**50))
+def test_bytes_are_written_so_that_they_read_back_exactly(count: int) -> None:
+    assert parse_bytes(write_bytes(count)) == count
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(16 * GIB, "16GiB"), (320 * 10**9, "320GB"), (22559 * MIB, "22559MiB"), (5, "5B"), (1536, "1536B")],
+)
+def test_bytes_are_written_in_the_unit_in_which_they_are_shortest(count: int, text: str) -> None:
+    assert write_bytes(count) == text
