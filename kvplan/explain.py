@@ -296,8 +296,10 @@ def _floor_line(p: MemoryPlan) -> Line | None:
     seconds, bandwidth = p.decode_floor_seconds, p.scenario.gpu.bandwidth
     if seconds is None or bandwidth is None:
         return None
-    how = f"{round(seconds * bandwidth):,} B read / {bandwidth:,} B a second = {seconds * 1000:,.3f} ms"
-    return Line("decode step, at least", how)
+    read = f"{round(p.model_read_bytes):,} B read"
+    if p.draft_read_bytes:
+        read = f"({read} + {round(p.draft_read_bytes):,} B of the draft for one token)"
+    return Line("decode step, at least", f"{read} / {bandwidth:,} B a second = {seconds * 1000:,.3f} ms")
 
 
 def user_lines(scenario: Scenario, users: int, point: UserPlan) -> tuple[Line, ...]:

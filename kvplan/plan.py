@@ -409,13 +409,26 @@ class MemoryPlan:
         """The least time that one decode step can take: bytes read over memory bandwidth, stage after stage.
 
         None where the bandwidth is not known. Above batch 1 the experts read are the typical number. A shared
-        prefix may be read once for all, so it is counted once; a draft model is not counted. Routed experts serve
-        the sequences of all replicas.
+        prefix may be read once for all, so it is counted once. A draft model is read at least once in a step: for
+        each further token that it proposes it is read again. Routed experts serve the sequences of all replicas.
         """
         if self.scenario.gpu.bandwidth is None:
             return None
-        read = sum((self._read_bytes(usage) for usage in self.stages), Fraction(0))
-        return float(read / self.scenario.gpu.bandwidth)
+        return float((self.model_read_bytes + self.draft_read_bytes) / self.scenario.gpu.bandwidth)
+
+    @property
+    def model_read_bytes(self) -> Fraction:
+        """Bytes of weights and cache that one decode step reads, of one GPU of each stage."""
+        return sum((self._read_bytes(usage) for usage in self.stages), Fraction(0))
+
+    @property
+    def draft_read_bytes(self) -> Fraction:
+        """Bytes of weights and cache that the draft model reads to propose one token for each sequence; 0 without."""
+        here, draft = self.scenario, self.stages[0].draft
+        if draft is None:
+            return Fraction(0)
+        cache = draft.curve.batch_read_bytes(here.context_length, here.replica_batch_size)
+        return draft.weight_read_bytes(here.batch_size) + cache
 
     def _read_bytes(self, usage: Usage) -> Fraction:
         here = self.scenario

@@ -34,6 +34,7 @@ from kvplan.hardware import define_gpu
 from kvplan.model import Layer, Model
 from kvplan.plan import Scenario, plan
 from kvplan.units import GIB
+from tests.examples import LLAMA_8B
 
 GPU = define_gpu(name="A GPU", usable_bytes=80 * GIB)
 
@@ -168,6 +169,14 @@ def test_limits_are_written_with_the_numbers_that_make_them() -> None:
     assert lines["longest context"].startswith(f"{longest:,} tokens take {fixed + longest * 131_072 * 8:,} B")
     assert lines["crossover"] == "15,317 tokens of 8 keep 16,061,038,592 B, the weights 16,060,522,496 B"
     assert lines["decode step, at least"].endswith("B read / 1,000,000,000,000 B a second = 23.600 ms")
+
+
+def test_the_decode_floor_says_what_its_draft_model_adds() -> None:
+    p = plan(plain_plan(draft_model=LLAMA_8B))
+    line = dict(limit_lines(p))["decode step, at least"]
+    assert line.startswith(
+        f"({int(p.model_read_bytes):,} B read + {int(p.draft_read_bytes):,} B of the draft for one token)"
+    )
 
 
 def test_a_limit_that_does_not_exist_has_no_line() -> None:

@@ -150,6 +150,21 @@ def test_the_floor_is_bytes_read_over_bandwidth() -> None:
     assert p.decode_floor_seconds == pytest.approx(read / (3_350 * 10**9), rel=1e-12)
 
 
+def test_a_draft_model_is_read_once_in_a_step() -> None:
+    """Its layers, head and norms, and what its cache holds; rows of its embedding are looked up."""
+    draft = define_model(
+        name="Draft", num_layers=2, hidden_size=64, num_attention_heads=2, num_kv_heads=1, intermediate_size=128,
+        vocab_size=1000,
+    )  # fmt: skip
+    alone, drafted = (exact(context_length=1000, batch_size=2, draft_model=model) for model in (None, draft))
+    per_layer = 64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 2 * 64
+    read = 2 * (2 * per_layer + 64 + 1000 * 64) + 2 * 1000 * 2 * 2 * 32 * 2
+    assert drafted.draft_read_bytes == read
+    assert alone.draft_read_bytes == 0
+    assert drafted.model_read_bytes == alone.model_read_bytes
+    assert drafted.decode_floor_seconds == pytest.approx(alone.decode_floor_seconds + read / 3_350e9, rel=1e-12)
+
+
 def test_stages_run_one_after_the_other() -> None:
     one, two = exact(context_length=1000), exact(context_length=1000, pipeline_parallel=2)
     assert two.decode_floor_seconds == pytest.approx(one.decode_floor_seconds, rel=1e-12)

@@ -117,8 +117,8 @@ def _why_not_yet(name: str, version: str, default: str) -> str:
     if here[:2] <= _LAST_WITHOUT:
         return f"vLLM {shorten(version)} has no cache dtype {name}, new after {last}; choose {default}, its default"
     return (
-        f"whether vLLM {shorten(version)} has the cache dtype {name} is not known: {last} has not, {oldest} has; choose "
-        f"{default}, its default, or fp8"
+        f"whether vLLM {shorten(version)} has the cache dtype {name} is not known: {last} has not, {oldest} has; "
+        f"choose {default}, its default, or fp8"
     )
 
 
