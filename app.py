@@ -36,6 +36,7 @@ def show() -> None:
     from kvplan.ui.address_bar import keep_address
     from kvplan.ui.answers import begin_run, end_run
     from kvplan.ui.library import require_library
+    from kvplan.ui.page_name import show_page_name
     from kvplan.ui.scenario import PageEnds
     from kvplan.ui.sidebar import has_scenario, show_sidebar
     from kvplan.ui.words import arrive, leave_page
@@ -72,6 +73,7 @@ def show() -> None:
         if not is_first_run:  # the figures first: they are drawn while the browser sets up what hardly changes
             show_sidebar()
         with address:
+            show_page_name(page.title)
             keep_address(page.url_path)
         with trouble:
             show_address_trouble()

@@ -127,15 +127,15 @@ def show_comparison(found: Comparison) -> None:
     st.subheader("What differs", anchor=False)
     head, *changes = change_rows(found)
     if changes:
-        words.show_facts(changes, head, "compare_changes")
+        words.show_facts(changes, head, "What differs", "compare_changes")
     else:
         st.text("Nothing: the scenarios are the same.")
     st.subheader("Bytes on each GPU", anchor=False)
     head, *parts = part_rows(found, words.exact_size)
-    words.show_facts(parts, head, "compare_parts")
+    words.show_facts(parts, head, "Bytes on each GPU", "compare_parts")
     st.subheader("Limits", anchor=False)
     head, *limits = limit_rows(found)
-    words.show_facts(limits, head, "compare_limits")
+    words.show_facts(limits, head, "Limits", "compare_limits")
     show_sharing(found)
 
 

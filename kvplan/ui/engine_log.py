@@ -90,6 +90,7 @@ def _show_comparison(lines: Sequence[Line]) -> None:
         hide_index=True,
         height="content",
         key="log_lines",
+        alt="The log beside the plan",
     )
     for line in lines:
         if line.reason:
@@ -136,7 +137,7 @@ def _offer_overhead(scenario: Scenario, parts: tuple[Overhead, ...]) -> None:
     """Each part, and the button that takes their total. Raises InputError where no GPU has so much."""
     total = scenario.with_changes(overhead_bytes=typical_total(parts)).overhead_bytes or 0
     rows = [(part.label, format_bytes(part.typical, unit()), _origin(part)) for part in parts]
-    words.show_facts(rows, ("what", "bytes on one GPU", "from"), "log_overheads")
+    words.show_facts(rows, ("what", "bytes on one GPU", "from"), "Overheads", "log_overheads")
     if any(not part.measured for part in parts):
         st.text("What the log does not state is estimated for the model and GPU of the plan.")
     if scenario.overhead_bytes == total:
@@ -153,7 +154,7 @@ def _origin(part: Overhead) -> str:
 def _show_figures(figures: LogFigures) -> None:
     with st.expander("Every figure that was read"):
         rows = [(name, _figure_text(name, value)) for name, value in figures.values.items()]
-        words.show_facts(rows, ("figure", "value"), "log_figures")
+        words.show_facts(rows, ("figure", "value"), "Figures of the log", "log_figures")
 
 
 def _figure_text(name: str, value: int | float | str) -> str:

@@ -139,11 +139,12 @@ def _show_paged(serving: Serving, budget: PoolBudget) -> None:
 def _show_pool(found: Reserved, budget: PoolBudget) -> None:
     st.subheader("Where the memory comes from", anchor=False)
     st.text(_pool_sentence(budget))
-    words.show_table(_pool_table(found), "pool")
+    words.show_table(_pool_table(found), "Pool, low to high", "pool")
     st.subheader("Overheads", anchor=False)
     words.show_facts(
         [*_overhead_rows(budget.overheads, "yes"), *_overhead_rows(budget.outside, "no")],
         ("what", "low", "typical", "high", "out of the pool"),
+        "Overheads",
         "overheads",
     )
     for part in (*budget.overheads, *budget.outside):

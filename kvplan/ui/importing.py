@@ -154,7 +154,7 @@ def show_model(model: Model, how: str, index: Index | None = None) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Figures", anchor=False)
-        words.show_facts([("how it was read", how), *facts(model, kv)], ("what", "value"), "import_facts")
+        words.show_facts([("how it was read", how), *facts(model, kv)], ("what", "value"), "Figures", "import_facts")
     with right:
         st.subheader("Weights", anchor=False)
         show_weights(model)
@@ -256,7 +256,7 @@ def show_layers(model: Model, kv: str) -> None:
     rows = layer_rows(model, kv)
     table = pd.DataFrame(rows, columns=["layers", "kind", "each keeps of a sequence", "parameters of each"])
     st.dataframe(
-        table, hide_index=True, key="import_layers", height="content" if len(rows) <= MAX_ROWS else 460,
+        table, hide_index=True, alt="Layers", key="import_layers", height="content" if len(rows) <= MAX_ROWS else 460,
         column_config={"parameters of each": st.column_config.NumberColumn(format="localized")},
     )  # fmt: skip
 
@@ -284,7 +284,7 @@ def show_weights(model: Model) -> None:
     else:
         st.text(f"{format_exact_bytes(model.weight_bytes())} as published")
     st.dataframe(
-        weight_table(model), hide_index=True, key="import_weights", height="content",
+        weight_table(model), hide_index=True, alt="Weights by role", key="import_weights", height="content",
         column_config={name: st.column_config.NumberColumn(format="localized") for name in ("parameters", "bytes")},
     )  # fmt: skip
 
@@ -329,7 +329,7 @@ def show_passed_over(config: Mapping[str, Any]) -> None:
     rows = passed_over(config)
     if rows:
         with st.expander(f"{words.counted(len(rows), 'key')} that change no byte"):
-            words.show_facts(rows, ("key", "why"), "import_passed")
+            words.show_facts(rows, ("key", "why"), "Keys that change no byte", "import_passed")
 
 
 def passed_over(config: Mapping[str, Any]) -> list[tuple[str, str]]:

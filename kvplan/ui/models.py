@@ -133,7 +133,7 @@ def browse_models() -> None:
     say_left_out(MODEL)
     links = [_first_link(name, text) for name, text in zip(shown["id"], shown["source"], strict=True)]
     linked = shown.assign(source=pd.Series(links, index=shown.index, dtype=object))
-    words.show_table(linked, "models", source=st.column_config.LinkColumn(display_text=_HOST))
+    words.show_table(linked, "Models", "models", source=st.column_config.LinkColumn(display_text=_HOST))
     words.offer_csv(shown, "models", "This list as CSV")
     compare_models()
 
@@ -145,9 +145,9 @@ def compare_models() -> None:
     more = ask_beside("The sidebar's model beside", others, "compare")
     kv = st.session_state["kv"]
     models = {name: find_model(name) for name in [here, *more]}
-    words.show_beside({name: model_facts(model, kv) for name, model in models.items()}, "beside")
+    words.show_beside({name: model_facts(model, kv) for name, model in models.items()}, "Models side by side", "beside")
     st.text("Layer by layer: what each keeps of a sequence")
-    words.show_facts(layer_rows(models, kv), ("layers", *models))
+    words.show_facts(layer_rows(models, kv), ("layers", *models), "Layer by layer")
     for model, place in zip(models.values(), st.columns(len(models), gap="medium"), strict=True):
         with place:
             show_model(model)
@@ -261,13 +261,13 @@ def browse_gpus() -> None:
     )
     say_left_out(GPU)
     dollars = st.column_config.NumberColumn(format="dollar")
-    words.show_table(shown, "gpus", **{"rent, USD an hour": dollars, "to buy, USD": dollars})
+    words.show_table(shown, "GPUs", "gpus", **{"rent, USD an hour": dollars, "to buy, USD": dollars})
     words.offer_csv(shown, "gpus", "This list as CSV")
     st.subheader("Side by side", anchor=False)
     here = st.session_state["gpu"]
     others = [name for name in gpu_ids() if name != here]
     more = ask_beside("The sidebar's GPU beside", others, "compare_gpus")
-    words.show_beside({name: gpu_facts(find_gpu(name)) for name in [here, *more]}, "beside")
+    words.show_beside({name: gpu_facts(find_gpu(name)) for name in [here, *more]}, "GPUs side by side", "beside")
     for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
         with place:
             show_gpu(find_gpu(name))

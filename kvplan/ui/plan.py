@@ -173,7 +173,7 @@ def show_formula(p: MemoryPlan) -> None:
         show_terms(overhead_terms(p), "overhead_terms")
         st.text(f"Usable on one GPU: {words.exact_size(p.capacity_bytes)}; free is what is left of it")
         st.text("The limits")
-        words.show_facts(limit_lines(p), ("what", "how"))
+        words.show_facts(limit_lines(p), ("what", "how"), "The limits")
         st.text("What the cache formula takes for granted")
         for number, sentence in enumerate(ASSUMPTIONS, 1):
             st.text(f"{number}. {sentence}")
@@ -182,7 +182,7 @@ def show_formula(p: MemoryPlan) -> None:
 def show_terms(terms: tuple[Term, ...], key: str) -> None:
     table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
     table["bytes"] = [t.bytes for t in terms]
-    words.show_table(table, key)
+    words.show_table(table, "Terms of the sum", key)
 
 
 answer = plan(current_or_stop())

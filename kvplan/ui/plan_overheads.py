@@ -50,7 +50,9 @@ def _show_taken(p: MemoryPlan) -> None:
     parts = known_overheads(p.scenario, "vllm")
     if parts:
         rows = [(part.label, words.size(part.typical), part.source) for part in parts]
-        words.show_facts(rows, ("the plan counts", "on each GPU", "from"), "overhead_taken")
+        words.show_facts(
+            rows, ("the plan counts", "on each GPU", "from"), "Overheads that the plan counts", "overhead_taken"
+        )
 
 
 def _show_estimates(p: MemoryPlan) -> None:
@@ -58,7 +60,7 @@ def _show_estimates(p: MemoryPlan) -> None:
     rows = [_part_row(part) for part in runtime.parts]
     rows.append(("together", *(words.size(size) for size in _three(p).values())))
     rows.append(("would be free", *(_free_words(p, size) for size in _three(p).values())))
-    words.show_facts(rows, ("on each GPU", "low", "typical", "high"), "overhead_spread")
+    words.show_facts(rows, ("on each GPU", "low", "typical", "high"), "Overheads, low to high", "overhead_spread")
     for part in runtime.parts:
         st.text(f"{part.label}: {part.source}")
     st.caption(

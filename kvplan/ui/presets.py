@@ -94,6 +94,7 @@ def browse(kind: Kind) -> list[str]:
         shelf.table_of(shown), hide_index=True, key=table_key, height=_height(len(shown)), row_height=ROW_HEIGHT,
         on_select=lambda: shelf.choose_rows(kind, table_key, names), selection_mode="multi-row",
         column_order=columns, column_config={"source": st.column_config.TextColumn(width="medium")},
+        alt=f"All {kind.folder}",
     )  # fmt: skip
     st.caption(f"{len(shown):,} of {len(rows):,}. A click on a head sorts; marking rows chooses them.")
     say_broken(rows)
@@ -348,7 +349,7 @@ def compare(kind: Kind, names: list[str]) -> None:
         return
     rows = differences(one, other)
     if rows:
-        words.show_table(pd.DataFrame(rows, columns=["field", *names]), "compare")
+        words.show_table(pd.DataFrame(rows, columns=["field", *names]), "Fields that differ", "compare")
     else:
         st.text(f"{names[0]} and {names[1]} say the same.")
 
@@ -381,7 +382,7 @@ def add_files() -> None:
 def take_files(presets: Sequence[Preset]) -> None:
     stands = {label_of(preset): standing(preset) for preset in presets}
     rows = [(kind_of(item).name, item.id, item.name, stand_words(stands[label_of(item)])) for item in presets]
-    words.show_facts(rows, ("kind", "id", "name", "in the library"), "upload_table")
+    words.show_facts(rows, ("kind", "id", "name", "in the library"), "Presets in the files", "upload_table")
     labels = list(stands)
     key = f"take_{abs(hash(tuple(labels)))}"
     taken = st.multiselect("Take", labels, labels, key=key)

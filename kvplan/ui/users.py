@@ -120,7 +120,7 @@ def show_layout(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) ->
     )
     table = pd.DataFrame([_cells(point) for point in points])
     price = st.column_config.NumberColumn(format="dollar")
-    words.show_table(table, "users", **{"USD an hour": price})
+    words.show_table(table, "What all users take at each length", "users", **{"USD an hour": price})
     if scenario.gpu.rent_per_hour is None:
         st.caption(f"{words.UNKNOWN} where no public price is known.")
     words.offer_csv(table, "users", "This table as CSV")
@@ -146,7 +146,7 @@ def _show_formula(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) 
     with formula:
         for point in points:
             st.text(f"Every sequence at its {point.label}, {counted(point.tokens, 'token')}")
-            words.show_facts(user_lines(scenario, users, point), ("what", "how"))
+            words.show_facts(user_lines(scenario, users, point), ("what", "how"), f"Formula, {point.label} length")
         st.caption(
             "Fixed is what a GPU holds whatever the number of sequences: weights, overhead, a shared prefix. "
             "Of several pipeline stages the one that is full first counts."

@@ -162,14 +162,17 @@ def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[st
     st.plotly_chart(_Finished(seen), width="stretch", theme="streamlit", config=dict(config), alt=alt, key=key)
 
 
-def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], key: str | None = None) -> None:
-    """A short table of words, shown whole."""
+def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], alt: str, key: str | None = None) -> None:
+    """A short table of words, shown whole; `alt` names it to those who do not see it."""
     _leave_room()
-    st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, height="content", key=key)
+    st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, height="content", key=key, alt=alt)
 
 
-def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
-    """A sortable table; whole numbers carry separators, and a dash stands for what is not known."""
+def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
+    """A sortable table; whole numbers carry separators, and a dash stands for what is not known.
+
+    alt  names the table to those who do not see it
+    """
     shown = table.apply(_exact_column)
     numbers = {
         str(name): st.column_config.NumberColumn(format="localized")
@@ -177,7 +180,8 @@ def show_table(table: pd.DataFrame, key: str, **columns: Any) -> None:
         if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
     }
     _leave_room()
-    st.dataframe(shown, hide_index=True, column_config={**numbers, **columns}, key=f"{key}_table", placeholder=UNKNOWN)
+    config = {**numbers, **columns}
+    st.dataframe(shown, hide_index=True, column_config=config, key=f"{key}_table", placeholder=UNKNOWN, alt=alt)
 
 
 MAX_EXACT = 2**53
@@ -246,12 +250,12 @@ def _leave_room() -> None:
     st.space("xsmall")
 
 
-def show_beside(things: Mapping[str, Sequence[tuple[str, str]]], key: str) -> None:
+def show_beside(things: Mapping[str, Sequence[tuple[str, str]]], alt: str, key: str) -> None:
     """Facts of two or three things in one table: a row for each fact, a column for each thing."""
     facts = {name: dict(rows) for name, rows in things.items()}
     names = list(dict.fromkeys(what for rows in facts.values() for what in rows))
     table = [(what, *(rows.get(what, "none") for rows in facts.values())) for what in names]
-    show_facts(table, ("what", *facts), key)
+    show_facts(table, ("what", *facts), alt, key)
 
 
 def tokens(count: int | None, none: str = "no limit") -> str:

@@ -58,7 +58,7 @@ def _show_answer(question: Prediction, seed: int, table: pd.DataFrame) -> None:
         fault = next(fault for fault in lab.FAULTS.values() if fault.title == title)
         st.text(f"• Missed by all: {title}. It hides when: {fault.hides_when}.")
     with st.expander("As a table"):
-        show_table(table, "lab_matrix")
+        show_table(table, "Every fault by every check", "lab_matrix")
         offer_csv(table, "lab-checks", "This table as CSV")
 
 

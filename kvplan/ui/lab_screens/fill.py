@@ -41,7 +41,7 @@ def show() -> None:
     _predict(setting, table, cache)
     _check(table.iloc[step])
     with st.expander("Every step as a table"):
-        show_table(_as_words(table), "lab_trace")
+        show_table(_as_words(table), "Every step of the cache", "lab_trace")
 
 
 def _ask_cache() -> str:

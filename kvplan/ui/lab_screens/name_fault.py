@@ -88,7 +88,7 @@ def _show_check(found: lab.Fingerprint, fault: lab.Fault) -> None:
     st.text(f"It hides when: {fault.hides_when}.")
     st.text(f"Found by: {fault.found_by}.")
     with st.expander("Every cell as a table"):
-        show_table(found.table(), "lab_cells")
+        show_table(found.table(), "Difference of every cell", "lab_cells")
 
 
 def _dirty(cells: Sequence[float]) -> str:

@@ -203,6 +203,6 @@ def _show_real() -> None:
     st.text("The same check, on a folder with a causal language model, in a terminal:")
     st.code("python -m kvplan parity PATH", language=None)
     with st.expander("All numbers of this screen as tables"):
-        show_table(lab.ladder(), "lab_ladder_table")
-        show_table(lab.crossovers(), "lab_crossovers")
-        show_table(lab.seventy_billion(), "lab_large")
+        show_table(lab.ladder(), "The ladder", "lab_ladder_table")
+        show_table(lab.crossovers(), "Where the cache reaches the weights", "lab_crossovers")
+        show_table(lab.seventy_billion(), "Llama 3.1 70B", "lab_large")

@@ -169,7 +169,7 @@ def _show_rows(result: lab.ParityResult) -> None:
         over = "exceeded here" if line.is_over else "not exceeded here"
         st.text(f"{line.value:g} ({line.dtype}), {over}: holds for {line.holds_for}. It is not the verdict.")
     with st.expander("Every row as a table"):
-        show_table(table, "lab_rows")
+        show_table(table, "Difference of every row of logits", "lab_rows")
 
 
 def _show_traps() -> None:
@@ -212,4 +212,4 @@ def _show_thirty_table(table: pd.DataFrame) -> None:
         logic_diff=table["logic_diff"].map("{:.2g}".format),
         logic_bar=table["logic_bar"].map("{:.2g}".format),
     )
-    show_table(shown, "lab_thirty")
+    show_table(shown, "Greedy tokens of every cache", "lab_thirty")

@@ -132,5 +132,5 @@ def _check(table: pd.DataFrame, formula: lab.Projections) -> None:
         f"Counted {counted[0]:,} and {counted[1]:,}; the formulas say {formula.uncached:,} and {formula.cached:,}",
     )
     with st.expander("Every step as a table"):
-        show_table(table, "lab_steps")
+        show_table(table, "Projections of every step", "lab_steps")
         offer_csv(table, "lab-savings", "This table as CSV")

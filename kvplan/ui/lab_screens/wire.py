@@ -101,7 +101,7 @@ def _show_axis(heads: int, kv_heads: int) -> None:
             Measure("Called", here["name"], "H_kv = H, between, or 1"),
         ]
     )
-    names = [counted(int(row.num_kv_heads), "KV head") for row in choices.itertuples()]
+    names = [counted(heads, "KV head") for heads in choices["num_kv_heads"].tolist()]
     sizes = choices["bytes_per_token"].tolist()
     show_chart(
         lab_charts.bars(names, sizes, [f"{size:,} B" for size in sizes], "bytes a token, in 32 bits"),
@@ -109,7 +109,7 @@ def _show_axis(heads: int, kv_heads: int) -> None:
         "lab_axis",
     )
     with st.expander("As a table"):
-        show_table(choices, "lab_choices")
+        show_table(choices, "Bytes of one token by number of KV heads", "lab_choices")
 
 
 def _check(model: lab.TinyDecoder) -> None:

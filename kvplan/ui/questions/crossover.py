@@ -82,7 +82,8 @@ def _show(scenario: Scenario, column: str, named: list[tuple[Any, Curve]], scale
         cache_curves(curves, words.unit(), scale),
     )  # fmt: skip
     words.show_chart(figure.figure, figure.alt, "crossover")
-    words.show_table(pd.DataFrame([_row(column, value, curve.plan) for value, curve in named]), "crossover")
+    table = pd.DataFrame([_row(column, value, curve.plan) for value, curve in named])
+    words.show_table(table, "Crossover of each line", "crossover")
     rows = pd.concat([curve.table for curve in curves], ignore_index=True)
     st.caption("Every point of the figure:")
     offer_sweep(rows, scenario, "cache-over-context", answer, figure)

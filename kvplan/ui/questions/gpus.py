@@ -65,7 +65,7 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
         price = st.column_config.NumberColumn(format="%.2f")
-        words.show_table(table, "fleet", **{"USD an hour": price})
+        words.show_table(table, "Fewest GPUs of each kind", "fleet", **{"USD an hour": price})
         offer_sweep(table, scenario, "which-gpu", answer, *figures)
         st.caption("Prices are the lowest public rental price of each GPU, with its date in the table.")
     show_formula("fleet", lambda: _show_sums(scenario, rows))

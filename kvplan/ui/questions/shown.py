@@ -117,7 +117,7 @@ def show_terms(terms: Sequence[Term]) -> None:
     table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
     table["bytes"] = [t.bytes for t in terms]
     st.dataframe(
-        table, hide_index=True, height="content",
+        table, hide_index=True, height="content", alt="Terms of the sum",
         column_config={"bytes": st.column_config.NumberColumn(format="localized")},
     )  # fmt: skip
 
