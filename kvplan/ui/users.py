@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -24,6 +25,7 @@ from kvplan.plan import Scenario, plan
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import FIELDS
+from kvplan.ui.page_address import write_address
 from kvplan.ui.scenario import current_or_stop
 from kvplan.units import counted, format_bytes, format_usd, parse_count
 
@@ -31,7 +33,11 @@ SPREAD, LISTED, PAIRED = "median and 95th percentile", "a list of lengths", "pro
 MAX_CHARACTERS = 3_000_000
 """Of a pasted list: a few hundred thousand lengths."""
 
+MAX_IN_ADDRESS = 4_000
+"""Of a list as the address carries it: some 800 lengths. Browsers and mail cut addresses that are much longer."""
+
 USERS, FOLLOWED = "users_at_once", "users_of_batch"
+LIST, LIST_IN_ADDRESS = "length_list", "list"
 
 
 # -------------------------------------------------------------------------------------------------------- questions
@@ -54,7 +60,10 @@ def ask_users(scenario: Scenario) -> int:
 def ask_lengths(scenario: Scenario) -> Lengths:
     """The spread of the sequences' lengths. Raises InputError."""
     how = st.segmented_control("Lengths from", [SPREAD, LISTED, PAIRED], default=SPREAD, key="lengths", bind=BIND)
-    return _listed(how == PAIRED) if how in (LISTED, PAIRED) else _spread(scenario)
+    if how in (LISTED, PAIRED):
+        return _listed(how == PAIRED)
+    write_address(LIST_IN_ADDRESS, None)
+    return _spread(scenario)
 
 
 def _spread(scenario: Scenario) -> Lengths:
@@ -81,12 +90,39 @@ def _spread(scenario: Scenario) -> Lengths:
 
 def _listed(in_pairs: bool) -> Lengths:
     label = "Prompt and answer of each request" if in_pairs else "Length of each request, prompt and answer together"
+    if LIST not in st.session_state:
+        st.session_state[LIST] = unpacked(st.query_params.get(LIST_IN_ADDRESS, ""))
     text = st.text_area(
-        f"{label}, in tokens", key="length_list", max_chars=MAX_CHARACTERS, persist_state="session",
+        f"{label}, in tokens", key=LIST, max_chars=MAX_CHARACTERS, persist_state="session",
         placeholder="812, 120\n1530, 64" if in_pairs else "812, 1530, 97 ...",
         help="One pair a line." if in_pairs else "Whole numbers with commas, spaces or lines between them.",
     )  # fmt: skip
+    _keep_in_address(text or "")
     return lengths_of(text or "", in_pairs)
+
+
+def _keep_in_address(text: str) -> None:
+    """Have the address carry the list, or say that it does not."""
+    found = packed(text)
+    fits = len(found) <= MAX_IN_ADDRESS
+    st.session_state[LIST_IN_ADDRESS] = found  # what the address is compared with
+    write_address(LIST_IN_ADDRESS, found if fits else None)
+    if not fits:
+        st.caption(
+            f"The list is too long for the address, {counted(len(found), 'character')} of at most {MAX_IN_ADDRESS:,}: "
+            "a link of this page does not carry it."
+        )
+
+
+def packed(text: str) -> str:
+    """A list as the address carries it: `_` between numbers, `~` between lines, which no address has to escape."""
+    plain = text.replace("_", "")  # digits may be grouped so
+    return "~".join("_".join(re.findall(r"[^\s,;]+", line)) for line in plain.splitlines() if line.strip(", ;\t"))
+
+
+def unpacked(text: str) -> str:
+    """The list that an address carries, as it may be typed."""
+    return text.replace("~", "\n").replace("_", ", ")
 
 
 @st.cache_data(max_entries=8, show_spinner="Reading the list")
@@ -101,7 +137,8 @@ def lengths_of(text: str, in_pairs: bool) -> Lengths:
 def show_lengths(spread: Lengths) -> None:
     mean, p95, longest = (counted(tokens, "token") for tokens in (spread.mean, spread.p95, spread.maximum))
     st.text(f"A sequence has {mean} on average, {p95} at the 95th percentile, {longest} at most.")
-    st.caption(("An estimate: " if spread.is_estimate else "From ") + spread.source)
+    how = "" if spread.is_estimate else "; 95 % of them are no longer than the 95th percentile"
+    st.caption(("An estimate: " if spread.is_estimate else "From ") + spread.source + how)
 
 
 def show_layout(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) -> None:

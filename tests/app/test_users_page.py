@@ -17,6 +17,15 @@ def on_users(app, **address):
     return opened
 
 
+def in_address(page):
+    """The list that the address carries; the runner holds one value as it is, and what it was given as a list."""
+    return "".join(page.run.query_params.get("list", ""))
+
+
+def captions(page):
+    return [caption.value for caption in page.run.caption]
+
+
 def test_the_answer_stands_on_top(app):
     points = plan_users(LLAMA, 8, USUAL)
     assert on_users(app).heading() == users_sentence(LLAMA, 8, USUAL, points[1])
@@ -53,12 +62,79 @@ def test_lengths_may_be_pasted_in_any_usual_form(app, text):
     assert page.tables()[0]["tokens"].tolist() == [point.tokens for point in points]
 
 
+def test_the_page_says_which_length_the_95th_percentile_of_a_list_is(app):
+    page = on_users(app)
+    page.set(lengths="a list of lengths")
+    page.set(length_list=" ".join(map(str, range(1, 41))))
+    assert any("38 tokens at the 95th percentile, 40 tokens at most" in text for text in page.texts())  # 38 of 40
+    assert "From 40 given lengths; 95 % of them are no longer than the 95th percentile" in captions(page)
+
+
+def test_a_shared_prefix_is_held_once_for_all_users_of_a_replica(app):
+    page = on_users(app, prefix="1k", overhead="0", fraction="1.0")
+    page.set(users_at_once=10)
+    at_p95 = page.tables()[0].iloc[1]
+    token = 2 * 32 * 8 * 128 * 2  # keys and values of 32 layers, 8 KV heads of 128, in bf16
+    room = kvplan.load_gpu("h100-sxm-80gb").usable_bytes - kvplan.load_model("llama-3.1-8b").weight_bytes()
+    assert at_p95["cache bytes of all users"] == (1024 + 10 * (5120 - 1024)) * token
+    assert at_p95["users a replica holds"] == (room - 1024 * token) // ((5120 - 1024) * token)
+
+
 def test_pairs_of_prompt_and_answer_are_added_up(app):
     page = on_users(app)
     page.set(lengths="prompt, answer pairs")
     page.set(length_list="prompt,answer\n100,20\n200,1\n")
     points = plan_users(LLAMA, 8, lengths_from_list([120, 201]))
     assert page.tables()[0]["tokens"].tolist() == [point.tokens for point in points]
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "carried"),
+    [
+        ("a list of lengths", "100, 200;300\n4k", "100_200_300~4k"),
+        ("a list of lengths", "tokens\n1_000\n\n2000\n", "tokens~1000~2000"),
+        ("prompt, answer pairs", "prompt,answer\n100,20\n200,1\n", "prompt_answer~100_20~200_1"),
+    ],
+)
+def test_a_pasted_list_travels_in_the_address(app, how, text, carried):
+    page = on_users(app)
+    page.set(lengths=how)
+    page.set(length_list=text)
+    assert in_address(page) == carried
+    other = app()
+    other.run.query_params.update({"lengths": how, "list": carried})
+    other.go("users")
+    assert not other.errors()
+    assert other.tables()[0].equals(page.tables()[0])
+    assert in_address(other) == carried
+
+
+def test_a_list_too_long_for_the_address_says_so_and_is_not_in_it(app):
+    page = on_users(app)
+    page.set(lengths="a list of lengths")
+    page.set(length_list="100 " * 1000)  # 3,999 characters with 999 separators
+    assert len(in_address(page)) == 3999
+    assert not any("too long for the address" in caption for caption in captions(page))
+    page.set(length_list="100 " * 1000 + "1000")
+    assert in_address(page) == ""
+    assert any("too long for the address" in caption for caption in captions(page))
+    assert page.tables()[0]["tokens"].tolist() == [101, 100, 1000]
+
+
+def test_another_way_to_give_lengths_takes_the_list_out_of_the_address(app):
+    page = on_users(app)
+    page.set(lengths="a list of lengths")
+    page.set(length_list="100")
+    page.set(lengths="median and 95th percentile")
+    assert in_address(page) == ""
+
+
+@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "![](https://example.org/x.png)", "5%00~%", "~~__~"])
+def test_rubbish_of_an_address_is_refused_in_words(app, text):
+    page = app()
+    page.run.query_params.update({"lengths": "a list of lengths", "list": text})
+    page.go("users")
+    assert page.errors() == ["This cannot be planned"]
 
 
 @pytest.mark.parametrize(
