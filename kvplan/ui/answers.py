@@ -25,12 +25,12 @@ QUIET = frozenset(
 )
 """Fields whose change makes nothing else in the sidebar look different, unless something is wrong."""
 
-_HAS_ANSWER, _SHOWN, _IS_WHOLE = "page_has_an_answer", "shown_in_the_sidebar", "run_is_whole"
+HAS_ANSWER, _SHOWN, _IS_WHOLE = "page_has_an_answer", "shown_in_the_sidebar", "run_is_whole"
 
 
 def begin_run() -> None:
     """At the start of a run of the whole script."""
-    st.session_state.update({_IS_WHOLE: True, _HAS_ANSWER: False, _SHOWN: None})
+    st.session_state.update({_IS_WHOLE: True, HAS_ANSWER: False, _SHOWN: None})
 
 
 def sidebar_shown(is_sound: bool) -> None:
@@ -56,7 +56,7 @@ def when_changed(field: Field) -> dict[str, Any]:
 def answer_alone(key: str) -> None:
     """After a change of the widget `key`: run nothing but the answer and the address, where that is enough."""
     shown = st.session_state.get(_SHOWN)
-    if shown is not None and st.session_state[_HAS_ANSWER] and fault() is None:
+    if shown is not None and st.session_state[HAS_ANSWER] and fault() is None:
         shown[key] = st.session_state[key]
         st.rerun([ANSWER, ADDRESS])
 
@@ -66,7 +66,7 @@ def show_answer(draw: Callable[[Scenario], None]) -> None:
 
     What a control of the answer writes into the sidebar is seen after a whole run, which then begins by itself.
     """
-    st.session_state[_HAS_ANSWER] = True
+    st.session_state[HAS_ANSWER] = True
     _show(draw)
 
 

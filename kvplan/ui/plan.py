@@ -22,19 +22,19 @@ from kvplan.explain import (
     weight_terms,
 )
 from kvplan.fleet import fewest_gpus
-from kvplan.plan import MemoryPlan, node_sentence, plan
+from kvplan.plan import MemoryPlan, Scenario, node_sentence, plan
 from kvplan.suggest import suggestions
 from kvplan.sweep import over_context
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
+from kvplan.ui.answers import show_answer
 from kvplan.ui.plan_engine import show_engine
 from kvplan.ui.plan_overheads import show_overheads
-from kvplan.ui.scenario import current_or_stop
 from kvplan.ui.words import unit
 from kvplan.units import counted
 
 
-def show_answer(p: MemoryPlan) -> None:
+def show_verdict(p: MemoryPlan) -> None:
     st.header(p.sentence_in(unit()), divider="green" if p.fits else "red", anchor=False)
     st.text(words.about(p.scenario))
     if lying := node_sentence(p.scenario):
@@ -185,14 +185,19 @@ def show_terms(terms: tuple[Term, ...], key: str) -> None:
     words.show_table(table, "Terms of the sum", key)
 
 
-answer = plan(current_or_stop())
-show_answer(answer)
-show_memory(answer)
-show_limits(answer)
-show_overheads(answer)
-show_suggestions(answer)
-show_engine(answer)
-show_next()
-show_curve(answer)
-show_layers(answer)
-show_formula(answer)
+def show(scenario: Scenario) -> None:
+    """The answer, what made it so, and what to ask next."""
+    p = plan(scenario)
+    show_verdict(p)
+    show_memory(p)
+    show_limits(p)
+    show_overheads(p)
+    show_suggestions(p)
+    show_engine(p)
+    show_next()
+    show_curve(p)
+    show_layers(p)
+    show_formula(p)
+
+
+show_answer(show)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from kvplan.ui.fields import FIELDS
+from kvplan.ui.answers import HAS_ANSWER
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,25 +29,16 @@ class App:
     def check(self):
         assert not self.run.exception, self.run.exception[0].stack_trace
 
-    def draw_everything(self):
-        """Streamlit's runner knows only the widgets that the last run drew, and forgets the values of all others.
-
-        A browser keeps them, so after a run of the answer alone all is drawn again, with what the widgets hold.
-        """
-        if not any(widget.key == "kv" for widget in self.run.selectbox):
-            for key in (*FIELDS, "unit"):
-                self.run.session_state[key] = self.value(key)
-            self.run.run()
-            self.check()
-
     def go(self, page):
-        self.draw_everything()
         self.run.switch_page(f"kvplan/ui/{page}.py").run()
         self.check()
 
     def set(self, **values):
-        """Give widgets values by key, then let the page run once."""
-        self.draw_everything()
+        """Give widgets values by key, then let the page run once, and whole.
+
+        Streamlit's runner forgets what a run of the answer alone does not draw; a browser does not.
+        """
+        self.run.session_state[HAS_ANSWER] = False
         for key, value in values.items():
             self._widget(key).set_value(value)
         self.run.run()
@@ -57,13 +48,11 @@ class App:
         return next(widget for kind in WIDGETS for widget in self.run.get(kind) if getattr(widget, "key", None) == key)
 
     def click(self, key):
-        self.draw_everything()
         next(button for button in self.run.get("button") if button.key == key).click().run()
         self.check()
 
     def open(self, key):
         """Open a part of the page that is only computed when it is open."""
-        self.draw_everything()
         self.run.session_state[key] = True
         self.run.run()
         self.check()

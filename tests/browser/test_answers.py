@@ -1,0 +1,59 @@
+"""What a browser keeps when only the answer of a page is drawn anew, and what is drawn when the answer is not all."""
+
+import re
+
+import pytest
+
+import kvplan
+
+pytestmark = pytest.mark.browser
+
+FULL = kvplan.Scenario("llama-3.1-70b", "h100-sxm-80gb", context_length=32768)
+
+
+def link_of(visitor):
+    return kvplan.from_link(visitor.page.url.split("?", 1)[1])
+
+
+def held(visitor, key):
+    return visitor.page.locator(f".st-key-{key} input").first.input_value()
+
+
+@pytest.mark.parametrize("path", ["/", "/sweep"])
+def test_changes_one_after_the_other_all_count_and_go_along_to_other_pages(visit, path):
+    visitor = visit(path)
+    visitor.choose("kv", "fp8")
+    visitor.choose("ctx", "64k")
+    visitor.choose("model", "Qwen3 8B")  # the sidebar is drawn with it
+    visitor.choose("weights", "fp8_per_tensor")
+    asked = kvplan.Scenario(
+        "qwen3-8b", "h100-sxm-80gb", context_length=65536, batch_size=8, kv_dtype="fp8", weight_dtype="fp8_per_tensor"
+    )
+    visitor.page.wait_for_url(re.compile("weights=fp8_per_tensor"))
+    assert link_of(visitor) == asked
+    visitor.page.get_by_test_id("stTopNavLink").get_by_text("Users").click()
+    visitor.page.wait_for_url(re.compile("/users"))
+    visitor.settle()
+    assert link_of(visitor) == asked
+    assert [held(visitor, key) for key in ("kv", "ctx", "weights")] == ["fp8", "64k", "fp8_per_tensor"]
+
+
+def test_a_change_that_the_answer_offers_is_seen_in_the_sidebar(visit):
+    visitor = visit("/" + kvplan.to_link(FULL))
+    assert held(visitor, "tp") == "1"
+    visitor.page.locator(".st-key-apply_tensor_parallel button").click()
+    visitor.page.wait_for_url(re.compile("tp=4"))
+    visitor.settle()
+    assert held(visitor, "tp") == "4"
+    assert link_of(visitor) == FULL.with_changes(tensor_parallel=4)
+    assert visitor.heading() == kvplan.plan(FULL.with_changes(tensor_parallel=4)).sentence
+
+
+def test_what_is_wrong_is_said_beside_its_field_and_gone_when_it_is_mended(visit):
+    visitor = visit()
+    visitor.choose("kv", "fp9")
+    alert = visitor.page.locator("[data-testid=stSidebar] [role=alert]")
+    assert "KV cache precision" in alert.inner_text()
+    visitor.choose("kv", "fp8")
+    alert.wait_for(state="detached")
+    assert visitor.heading() == kvplan.plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", kv_dtype="fp8")).sentence
