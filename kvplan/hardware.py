@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from kvplan.errors import InputError, quoted
 from kvplan.names import clean_name
-from kvplan.units import GIB, MIB, TIB, whole_number
+from kvplan.units import GIB, MIB, TIB, whole_number, write_bytes
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -165,6 +165,8 @@ def define_gpu(
 
     Raises InputError.
     """
+    for total, field_name in ((label_bytes, "label_bytes"), (driver_bytes, "driver_bytes")):
+        _require_room(total, field_name, usable_bytes)
     price = () if rent_usd_per_hour is None else (_own_price(rent_usd_per_hour),)
     return Gpu(
         name=clean_name(name, "GPU name"),
@@ -179,6 +181,15 @@ def define_gpu(
         prices=price,
         sources=("defined by the user",),
     )
+
+
+def _require_room(total: int | None, name: str, usable_bytes: int) -> None:
+    """No program can allocate more than the box says or the driver sees."""
+    if total is not None and whole_number(total, name, high=MAX_GPU_BYTES) < whole_number(usable_bytes, "usable_bytes"):
+        raise InputError(
+            f"{name} is {write_bytes(total)}, less than usable_bytes {write_bytes(usable_bytes)}; it is at least that, "
+            "or empty"
+        )
 
 
 GIVEN, ESTIMATED = "given by the user", "estimated by the user"

@@ -119,6 +119,11 @@ def write_bytes(count: int) -> str:
     return min((f"{count // size}{name}" for name, size in units if count % size == 0), key=len)
 
 
+def format_bytes_a_token(count: int | Fraction) -> str:
+    """Bytes that a token adds: whole, or with one decimal where tokens share entries."""
+    return f"{count:,} B" if isinstance(count, int) else f"{float(count):,.1f} B"
+
+
 def format_bytes(count: int, unit: str | None = None, decimal: bool = False) -> str:
     """`count` bytes as text: in `unit` where one is given, else in the largest unit that keeps it at 1 or more."""
     if unit is not None:
@@ -153,6 +158,12 @@ def counted(count: int, word: str) -> str:
     return f"{count:,} {word if count == 1 else _PLURALS.get(word, word + 's')}"
 
 
+def counted_and(count: int, word: str, verb: str) -> str:
+    """A number with its noun and a verb, which is given as for many: `1 file is`, `2 files are`, `1 layer keeps`."""
+    return f"{counted(count, word)} {_SINGULARS.get(verb, verb + 's') if count == 1 else verb}"
+
+
+_SINGULARS = {"are": "is", "were": "was", "have": "has", "do": "does"}
 _PLURALS = {"entry": "entries", "copy": "copies", "matrix": "matrices"}
 
 

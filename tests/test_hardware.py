@@ -79,7 +79,9 @@ def test_the_usual_reserve_is_350_mib_and_a_quarter_of_a_percent() -> None:
 
 
 def test_a_gpu_cannot_use_more_than_its_driver_sees() -> None:
-    with pytest.raises(InputError, match="more than the driver's 1,073,741,824"):
+    with pytest.raises(
+        InputError, match="driver_bytes is 1GiB, less than usable_bytes 2GiB; it is at least that, or empty"
+    ):
         define_gpu(name="X", usable_bytes=2 * GIB, driver_bytes=GIB)
 
 

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import streamlit as st
 
 from kvplan.define import Experts, Latent, define_model
 from kvplan.errors import InputError, KvplanError
-from kvplan.hardware import Gpu, define_gpu
 from kvplan.library import GPU as GPU_KIND
 from kvplan.library import MODEL as MODEL_KIND
+from kvplan.library import NODE as NODE_KIND
 from kvplan.library import kind_of, read_preset, scenario_of
 from kvplan.model import Model
-from kvplan.presets import dump_toml, gpu_to_table, model_to_table
+from kvplan.presets import dump_toml, model_to_table
+from kvplan.sizes import kept_sentences, sizes_of, varying
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
+from kvplan.ui.define_gpu import ask_gpu, use_gpu
 from kvplan.ui.fields import AS_TRAINED
-from kvplan.ui.library import find_gpu, find_model, keep_gpu, keep_model, model_ids, model_labels, own_id
-from kvplan.ui.page_address import read_address, write_address
-from kvplan.ui.starting import left_out, nearest_presets, starting_values, without_place
-from kvplan.units import format_params, parse_bytes
+from kvplan.ui.form import Size, follow_address, keep_address, offer_file, own_key, say_beside, start_from
+from kvplan.ui.library import find_gpu, find_model, keep_model, model_ids, model_labels, own_id
+from kvplan.ui.starting import differences, nearest_presets
+from kvplan.units import format_bytes_a_token, format_params
+from kvplan.variant import variant, with_num_params
 
 MODEL, GPU, FILE = "a model", "a GPU", "a preset file"
-
-
-class Size(NamedTuple):
-    """One number of a model: its keyword of `define_model`, its label, its first value."""
-
-    name: str
-    label: str
-    first: int | None = None
-    help: str | None = None
 
 
 SHAPE = (
@@ -55,8 +49,14 @@ EXPERTS = (
     Size("num_experts", "Experts in each layer"),
     Size("num_experts_per_token", "Experts that a token reads"),
     Size("expert_intermediate_size", "Width of one expert"),
-    Size("num_shared_experts", "Shared experts"),
+    Size("num_shared_experts", "Shared experts", None, "Each as wide as one expert; every token reads them."),
     Size("num_dense_layers", "Dense layers first", None, "First layers with an MLP instead, as DeepSeek has them."),
+    Size(
+        "experts_every",
+        "Experts in every n-th layer",
+        None,
+        "The layers between have an MLP, as Llama 4 and Jamba have them. Empty: in every layer after the dense ones.",
+    ),
 )
 LATENT = (
     Size("kv_lora_rank", "KV latent rank", None, "Multi-head latent attention, as DeepSeek has it."),
@@ -66,7 +66,8 @@ LATENT = (
     Size("q_lora_rank", "Query latent rank", None, "Empty: queries are projected directly."),
 )
 ALL_SIZES = (*SHAPE, *SIZES, *WINDOW, *EXPERTS, *LATENT)
-OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts", "num_dense_layers"})
+FIRST_NAME = "My 3B"
+OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts", "num_dense_layers", "experts_every"})
 MIXTURE, SLIDING, LATENTS = "Mixture of experts", "Sliding window", "Latent attention"
 FOLDED = {
     size.name: title for title, sizes in ((MIXTURE, EXPERTS), (SLIDING, WINDOW), (LATENTS, LATENT)) for size in sizes
@@ -77,26 +78,30 @@ BILLIONS = "Parameters in billions"
 
 BY_SIZES, BY_COUNT = "MLP width and vocabulary", "parameters in billions"
 
-
-def _key(name: str) -> str:
-    return f"own_{name}"
+START = own_key("start")
+LABELS = {**{size.name: size.label for size in ALL_SIZES}, "num_params": BILLIONS}
+"""Labels of the fields by their keyword, for messages."""
 
 
 # ------------------------------------------------------------------------------------------------- from a preset
 
 
 def take_preset() -> None:
-    """Fill the form from the chosen preset; what it does not have becomes empty."""
-    name = st.session_state["own_start"]
-    if name is None:
-        return
-    model = find_model(name)
-    values = starting_values(model)
-    st.session_state[_key("tied")] = values["tied_embeddings"]
-    st.session_state[_key("name")] = f"My {model.name}"[:60]
-    st.session_state[_key("how")] = BY_SIZES
+    """Fill the form from the chosen preset; what it does not have becomes empty. Without one: as at first."""
+    name = st.session_state[START]
+    model = None if name is None else find_model(name)
+    values = {size.name: size.first for size in ALL_SIZES} if model is None else sizes_of(model)
+    st.session_state[own_key("tied")] = bool(values.get("tied_embeddings"))
+    st.session_state[own_key("name")] = FIRST_NAME if model is None else f"My {model.name}"[:60]
+    st.session_state[own_key("how")] = BY_SIZES
     for size in ALL_SIZES:
-        st.session_state[_key(size.name)] = values.get(size.name)
+        st.session_state[own_key(size.name)] = values.get(size.name)
+
+
+def started_from() -> Model | None:
+    """The preset that the form was filled from."""
+    name = st.session_state.get(START)
+    return None if name is None else find_model(name)
 
 
 # ---------------------------------------------------------------------------------------------------------- model
@@ -119,38 +124,53 @@ def ask_sizes(sizes: tuple[Size, ...]) -> dict[str, Any]:
 
 def _ask_size(size: Size) -> None:
     st.number_input(
-        size.label, 0 if size.name in OPTIONAL else 1, 2**31, size.first, key=_key(size.name), help=size.help,
+        size.label, 0 if size.name in OPTIONAL else 1, 2**31, size.first, key=own_key(size.name), help=size.help,
         persist_state="session", placeholder="none",
     )  # fmt: skip
 
 
 def ask_model() -> None:
-    st.selectbox(
-        "Start from", model_ids(), None, key="own_start", placeholder="nothing", on_change=take_preset,
-        persist_state="session", format_func=model_labels(),
-    )  # fmt: skip
-    _say_without_place()
-    st.text_input("Name", "My 3B", key=_key("name"), max_chars=80, persist_state="session")
+    start_from(START, model_ids(), model_labels(), take_preset)
+    base = started_from()
+    if base is not None:
+        _say_kept(base)
+    st.text_input("Name", FIRST_NAME, key=own_key("name"), max_chars=80, persist_state="session")
     slots = {"model name": st.empty()}
     slots |= ask_sizes(SHAPE)
     how = st.segmented_control(
-        "Weights from", [BY_SIZES, BY_COUNT], default=BY_SIZES, key=_key("how"), required=True,
+        "Weights from", [BY_SIZES, BY_COUNT], default=BY_SIZES, key=own_key("how"), required=True,
         persist_state="session",
     )  # fmt: skip
-    if how == BY_COUNT:
-        st.number_input(
-            BILLIONS, 0.001, 100_000.0, 3.2, step=0.1, format="%.3f", key=_key("billions"),
-            persist_state="session", help="When only the count is known. The weights are then an estimate.",
-        )  # fmt: skip
-        slots["num_params"] = st.empty()
-        _offer_shapes(st.session_state[_key("billions")])
-    else:
-        slots |= ask_sizes(SIZES)
-        st.checkbox("Embedding and output head are one tensor", key=_key("tied"), persist_state="session")
-        slots |= ask_folded(MIXTURE, EXPERTS)
+    slots |= _ask_count() if how == BY_COUNT else _ask_weights()
     slots |= ask_folded(SLIDING, WINDOW)
     slots |= ask_folded(LATENTS, LATENT)
-    finish_model(slots)
+    finish_model(slots, base)
+
+
+def _ask_count() -> dict[str, Any]:
+    st.number_input(
+        BILLIONS, 0.001, 100_000.0, 3.2, step=0.1, format="%.3f", key=own_key("billions"),
+        persist_state="session", help="When only the count is known. The weights are then an estimate.",
+    )  # fmt: skip
+    slots = {"num_params": st.empty()}
+    _offer_shapes(st.session_state[own_key("billions")])
+    return slots
+
+
+def _ask_weights() -> dict[str, Any]:
+    slots = ask_sizes(SIZES)
+    st.checkbox("Embedding and output head are one tensor", key=own_key("tied"), persist_state="session")
+    return {**slots, **ask_folded(MIXTURE, EXPERTS)}
+
+
+def _say_kept(base: Model) -> None:
+    """What of the preset has no field here and is carried over."""
+    kept = kept_sentences(base)
+    if kept:
+        with st.container(border=True, gap="small"):
+            st.caption("Carried over from the preset, since no field names it:")
+            for sentence in kept:
+                st.text(sentence)
 
 
 def _offer_shapes(count: float | None) -> None:
@@ -173,41 +193,60 @@ def take_shape() -> None:
     """Fill in the layers and heads of the chosen model, and nothing else."""
     name, st.session_state["own_like"] = st.session_state["own_like"], None
     if name is not None:
-        values = starting_values(find_model(name))
+        values = sizes_of(find_model(name))
         for size in SHAPE:
-            st.session_state[_key(size.name)] = values.get(size.name)
+            st.session_state[own_key(size.name)] = values.get(size.name)
 
 
 def ask_folded(title: str, sizes: tuple[Size, ...]) -> dict[str, Any]:
     """Sizes that most models do not have, in sight where one of them is given."""
-    with st.expander(title, expanded=any(st.session_state.get(_key(size.name)) for size in sizes)):
+    with st.expander(title, expanded=any(st.session_state.get(own_key(size.name)) for size in sizes)):
         return ask_sizes(sizes)
 
 
-def finish_model(slots: Mapping[str, Any]) -> None:
+def finish_model(slots: Mapping[str, Any], base: Model | None) -> None:
     try:
-        model = define_model(**wanted_model(st.session_state))
-    except InputError as error:
-        say_beside(slots, error)
+        model = wanted_model(st.session_state, base)
+        numbers = headline(model)
+    except KvplanError as error:
+        say_beside(slots, error, LABELS, FOLDED)
         return
-    show_defined(model)
+    if base is not None:
+        _say_varying(slots, base)
+    show_defined(model, numbers, base)
 
 
-def wanted_model(state: Any) -> dict[str, Any]:
-    """Arguments of `define_model` from the form. Raises InputError where a part of it is half filled in."""
-    given = {size.name: state.get(_key(size.name)) for size in ALL_SIZES}
-    by_count = state.get(_key("how")) == BY_COUNT
-    plain = (*SHAPE, *WINDOW, *(() if by_count else SIZES))
-    wanted = {"name": state[_key("name")], **{size.name: given[size.name] for size in plain}}
+def _say_varying(slots: Mapping[str, Any], base: Model) -> None:
+    """Below an empty field, that the layers of the preset differ and are kept so."""
+    for name, values in varying(base).items():
+        if name in slots and st.session_state.get(own_key(name)) is None:
+            listed = ", ".join(f"{value:,}" for value in values)
+            slots[name].caption(f"Its layers have {listed}. Empty: kept so; a number is for all of them.")
+
+
+def wanted_model(state: Any, base: Model | None) -> Model:
+    """The model of the form. Raises KvplanError with the field at fault."""
+    by_count = state.get(own_key("how")) == BY_COUNT
+    shown = (*SHAPE, *WINDOW, *LATENT, *(() if by_count else (*SIZES, *EXPERTS)))
+    given = {size.name: state.get(own_key(size.name)) for size in shown}
+    name = state[own_key("name")]
+    if base is None:
+        return define_model(name=name, **wanted_sizes(given, state))
+    if by_count:
+        return with_num_params(variant(base, given, name), billions(state[own_key("billions")]))
+    return variant(base, {**given, "tied_embeddings": bool(state.get(own_key("tied")))}, name)
+
+
+def wanted_sizes(given: Mapping[str, Any], state: Any) -> dict[str, Any]:
+    """Arguments of `define_model`. Raises InputError where a part of the form is half filled in."""
     for size in SHAPE[:3]:
         if given[size.name] is None:
             raise InputError(f"{size.name} is missing; give a whole number from 1 up")
-    if by_count:
-        wanted["num_params"] = billions(state[_key("billions")])
-    else:
-        wanted["tied_embeddings"] = bool(state.get(_key("tied")))
-        wanted["experts"] = _experts(given)
-    return {**wanted, "latent": _latent(given)}
+    plain = {size.name: given[size.name] for size in (*SHAPE, *WINDOW, *SIZES) if size.name in given}
+    if state.get(own_key("how")) == BY_COUNT:
+        return {**plain, "num_params": billions(state[own_key("billions")]), "latent": _latent(given)}
+    tied = bool(state.get(own_key("tied")))
+    return {**plain, "tied_embeddings": tied, "experts": _experts(given), "latent": _latent(given)}
 
 
 def billions(value: float | None) -> int:
@@ -227,6 +266,7 @@ def _experts(given: Mapping[str, Any]) -> Experts | None:
         given["expert_intermediate_size"],
         given["num_shared_experts"] or 0,
         given["num_dense_layers"] or 0,
+        given["experts_every"] or 1,
     )
 
 
@@ -234,13 +274,8 @@ def _latent(given: Mapping[str, Any]) -> Latent | None:
     if not any(given[size.name] for size in LATENT):
         return None
     _require(LATENT, given, "latent attention")
-    return Latent(
-        given["kv_lora_rank"],
-        given["qk_rope_head_dim"],
-        given["qk_nope_head_dim"],
-        given["v_head_dim"],
-        given["q_lora_rank"] or None,
-    )
+    ranks: dict[str, Any] = {size.name: given[size.name] or None for size in LATENT}
+    return Latent(**ranks)
 
 
 def _require(sizes: tuple[Size, ...], given: Mapping[str, Any], what: str) -> None:
@@ -249,65 +284,55 @@ def _require(sizes: tuple[Size, ...], given: Mapping[str, Any], what: str) -> No
             raise InputError(f"{size.name} is missing; {what} needs it, or none of the fields here")
 
 
-def say_beside(slots: Mapping[str, Any], error: KvplanError) -> None:
-    """An error below the field that it names first, else below the form."""
-    message = str(error)
-    named = [name for name in slots if name in message]
-    if not named:
-        words.show_error(error, "Not complete", LABELS)
-        return
-    first = min(named, key=lambda name: (message.index(name), -len(name)))
-    with slots[first].container():
-        words.show_error(error, "Not possible", LABELS)
-    under = f", under {FOLDED[first]}" if first in FOLDED else ""
-    st.caption(f"Nothing can be planned before this is right: {LABELS.get(first, 'Name')}{under}.")
+# ---------------------------------------------------------------------------------------------------------- answer
 
 
-def _say_without_place() -> None:
-    """What of the preset that the form was filled from has no field here."""
-    start = st.session_state.get("own_start")
-    missing = without_place(find_model(start)) if start is not None else ""
-    if missing:
-        st.warning("The form has no place for every layer of this preset", icon=":material/warning:")
-        st.text(f"Left out: {missing}.")
+def headline(model: Model) -> list[words.Number]:
+    """What the sizes add up to. Raises KvplanError where a matrix cannot be stored as the preset stores it."""
+    kind, guess = ("an estimate", ", an estimate") if model.is_estimate else ("exact", "")
+    stored = "bf16" if model.why_no_weight_bytes else None
+    label = "bf16" if stored or all(group.storage is None for group, _ in model.all_groups) else "as published"
+    weights, curve = model.weight_bytes(stored), model.cache_curve()
+    per_token = curve.bytes_per_token
+    state = (
+        [_size_number("State of a sequence", curve.fixed_bytes, "Whatever its length.")] if curve.fixed_bytes else []
+    )
+    return [
+        words.Number(f"Parameters, {kind}", format_params(model.num_params), f"{model.num_params:,}"),
+        words.Number("Active for a token", format_params(model.num_active_params), f"{model.num_active_params:,}"),
+        _size_number(f"Weights, {_dtype_word(model, label)}{guess}", weights, ""),
+        words.Number(
+            "Cache a token, bf16", words.size(round(per_token)), f"One sequence: {format_bytes_a_token(per_token)}."
+        ),
+        *state,
+    ]
 
 
-def show_defined(model: Model) -> None:
+def _dtype_word(model: Model, label: str) -> str:
+    return model.dtype.name if label == "bf16" and model.dtype is not None else label
+
+
+def _size_number(label: str, count: int, more: str) -> words.Number:
+    return words.Number(label, words.size(count), f"{words.exact_size(count)} {more}".strip())
+
+
+def show_defined(model: Model, numbers: list[words.Number], base: Model | None) -> None:
     """What the sizes add up to, beside the preset that they came from, and what can be done with it."""
     st.subheader("What that makes", anchor=False)
-    kind, guess = ("an estimate", ", an estimate") if model.is_estimate else ("exact", "")
-    per_token = int(model.cache_bytes_per_token())
-    words.show_numbers(
-        [
-            words.Number(f"Parameters, {kind}", format_params(model.num_params), f"{model.num_params:,}"),
-            words.Number("Active for a token", format_params(model.num_active_params), f"{model.num_active_params:,}"),
-            words.Number(
-                f"Weights, bf16{guess}", words.size(model.weight_bytes()), words.exact_size(model.weight_bytes())
-            ),
-            words.Number("Cache a token, bf16", words.size(per_token), f"One sequence: {words.exact_size(per_token)}."),
-        ]
-    )
+    words.show_numbers(numbers)
+    if base is not None:
+        _compare(base, model)
     for note in model.notes:
         st.text(note)
-    _compare_with_start(model)
     with st.container(horizontal=True):
         words.plan_button("Plan with this model", "use_model", use_model, model)
         offer_file("Download as a preset file", dump_toml(model_to_table(model)), own_id(model.name), "get_model")
 
 
-def _compare_with_start(model: Model) -> None:
-    start = st.session_state.get("own_start")
-    if start is None:
-        return
-    preset = find_model(start)
-    if preset.num_params == model.num_params and preset.cache_bytes_per_token() == model.cache_bytes_per_token():
-        st.text(f"Parameters and cache equal those of {preset.name}.")
-        return
-    st.text(
-        f"{preset.name} itself has {preset.num_params:,} parameters, this one {model.num_params:,}: "
-        "a form cannot hold all that a preset can."
-    )
-    for sentence in left_out(preset, model):
+def _compare(base: Model, model: Model) -> None:
+    if base == model:
+        st.text(f"Every number is that of {base.name}: change a field and this says what changes.")
+    for sentence in differences(base, model):
         st.caption(sentence)
 
 
@@ -316,78 +341,11 @@ def use_model(model: Model) -> None:
     st.session_state["heads"] = AS_TRAINED
 
 
-def offer_file(label: str, text: str, name: str, key: str) -> None:
-    st.download_button(label, text, f"{name}.toml", "text/plain", key=key, on_click="ignore")
-
-
-# ------------------------------------------------------------------------------------------------------------ GPU
-
-GPU_TEXTS = (
-    Size("usable_bytes", "Usable memory", None, "What a program can allocate, such as 15.6GiB."),
-    Size("label_bytes", "Label", None, "The number on the box, such as 16GiB; empty where there is none."),
-    Size("bandwidth", "Bandwidth a second", None, "Such as 320GB; without it no decode floor is shown."),
-)
-
-LABELS = {
-    **{size.name: size.label for size in (*ALL_SIZES, *GPU_TEXTS)},
-    "num_params": BILLIONS,
-    "node_gpus": "GPUs a node",
-    "rent_usd_per_hour": "Rent",
-}
-"""Labels of the fields by their keyword, for messages."""
-
-
-def ask_gpu() -> None:
-    st.text_input("Name", "My GPU", key="own_gpu_name", max_chars=80, persist_state="session")
-    slots = {"GPU name": st.empty()}
-    for size, first, place in zip(GPU_TEXTS, ("15.6GiB", "16GiB", "320GB"), st.columns(3), strict=True):
-        with place:
-            st.text_input(size.label, first, key=_key(size.name), help=size.help, max_chars=30, persist_state="session")
-            slots[size.name] = st.empty()
-    left, right = st.columns(2)
-    with left:
-        st.number_input("GPUs a node", 1, 4096, None, key="own_node", persist_state="session", placeholder="unknown")
-    with right:
-        st.number_input(
-            "Rent, US dollars an hour", 0.01, 10_000.0, None, key="own_rent", persist_state="session",
-            placeholder="unknown",
-        )  # fmt: skip
-    try:
-        gpu = wanted_gpu()
-    except InputError as error:
-        say_beside(slots, error)
-        return
-    st.text(f"{gpu.name}: {words.exact_size(gpu.usable_bytes)} usable.")
-    with st.container(horizontal=True):
-        words.plan_button("Plan with this GPU", "use_gpu", use_gpu, gpu)
-        offer_file("Download as a preset file", dump_toml(gpu_to_table(gpu)), own_id(gpu.name), "get_gpu")
-
-
-def wanted_gpu() -> Gpu:
-    """The GPU of the form. Raises InputError."""
-    sizes = {size.name: st.session_state[_key(size.name)] for size in GPU_TEXTS}
-    given = {name: parse_bytes(text, name) if text.strip() else None for name, text in sizes.items()}
-    if given["usable_bytes"] is None:
-        raise InputError("usable_bytes is missing; give what a program can allocate, such as 15.6GiB")
-    return define_gpu(
-        name=st.session_state["own_gpu_name"],
-        usable_bytes=given["usable_bytes"],
-        label_bytes=given["label_bytes"],
-        bandwidth=given["bandwidth"],
-        node_gpus=st.session_state["own_node"],
-        rent_usd_per_hour=st.session_state["own_rent"],
-    )
-
-
-def use_gpu(gpu: Gpu) -> None:
-    st.session_state["gpu"] = keep_gpu(gpu)
-
-
 # ----------------------------------------------------------------------------------------------------------- file
 
 
 def ask_file() -> None:
-    uploaded = st.file_uploader("A preset file of a model, a GPU or a scenario", "toml", key="own_file")
+    uploaded = st.file_uploader("A preset file of a model, a GPU, a node or a scenario", "toml", key="own_file")
     if uploaded is None:
         return
     try:
@@ -403,17 +361,22 @@ def ask_file() -> None:
 def way_to_use(thing: Any) -> tuple[Callable[[Any], None], Any]:
     """The callback that takes a preset into the plan, and its argument. Raises KvplanError."""
     kind = kind_of(thing)
+    if kind is NODE_KIND:
+        find_gpu(thing.gpu)  # refused here and not on the way to the plan
+        return use_node, thing
     if kind is MODEL_KIND:
         return use_model, thing
     return (use_gpu, thing) if kind is GPU_KIND else (take_scenario, scenario_of(thing, find_model, find_gpu))
 
 
-if st.session_state.pop("own_start_now", False):  # the Library page sent a model here
-    take_preset()
+def use_node(node: Any) -> None:
+    st.session_state.update({"gpu": node.gpu, "tp": str(node.num_gpus), "pp": 1, "dp": 1})
+
+
 st.header("Define your own", anchor=False)
-read_address("define", (MODEL, GPU, FILE))
+follow_address("define", "define", (MODEL, GPU, FILE))
 what = st.segmented_control(
     "Define or load", [MODEL, GPU, FILE], default=MODEL, key="define", required=True, persist_state="session"
 )
-write_address("define", what, usual=MODEL)
+keep_address("define", "define", usual=MODEL)
 {GPU: ask_gpu, FILE: ask_file}.get(what or MODEL, ask_model)()

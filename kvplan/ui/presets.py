@@ -58,7 +58,6 @@ MAX_COMPARED = 2
 MAX_ROWS = 8
 """Rows of the list that stand on the page without scrolling in it."""
 
-FORM_READY = "library_form_ready"
 
 USED: dict[str, str] = {
     MODEL.name: "The model of the plan becomes this one, with the KV heads that it was trained with.",
@@ -173,9 +172,16 @@ def offer_actions(kind: Kind, name: str, preset: Any) -> None:
             offer_file(kind, name)
             offer_copy(name, preset)
             if kind is MODEL:
-                st.button("Start a form from it", key="to_define", on_click=to_define, args=(name,))
+                offer_form("Edit its sizes", "a model", name)
+            if kind is GPU:
+                offer_form("Edit its figures", "a GPU", name)
         if name not in own(kind):
             offer_previous(kind, name, preset)
+
+
+def offer_form(label: str, what: str, name: str) -> None:
+    """A link to the form of Define your own, filled in from a preset."""
+    st.page_link("kvplan/ui/define.py", label=label, query_params={"define": what, "start": name})
 
 
 def offer_use(kind: Kind, name: str) -> None:
@@ -222,14 +228,6 @@ def show_changes(changes: Sequence[str]) -> None:
     lines = [*changes[:MAX_TROUBLES], *([f"and {more} more fields"] if more > 0 else [])]
     if lines:
         st.text("\n".join(lines))
-
-
-def to_define(name: str) -> None:
-    """Have the form of Define your own start from this model."""
-    st.session_state["own_start"] = name
-    st.session_state["own_start_now"] = True
-    st.session_state[FORM_READY] = True
-    shelf.say(f"The form of Define your own starts from {name} now.")
 
 
 # ------------------------------------------------------------------------------------------------------------- text
@@ -465,8 +463,6 @@ def show_said() -> None:
         st.info("Done" if not any(text.startswith("Not saved") for text in said) else "Not everything was done")
         for text in said:
             st.text(text)
-    if st.session_state.pop(FORM_READY, False):
-        st.page_link("kvplan/ui/define.py", label="Open Define your own")
 
 
 def show_page() -> None:

@@ -1,10 +1,25 @@
 """The Define page: a model or a GPU of one's own, checked as it is typed, used at once, kept as a file."""
 
+from dataclasses import replace
+
 import pytest
 
 import kvplan
-from kvplan.presets import dump_toml, gpu_to_table, load_gpu, load_model, model_to_table
-from kvplan.ui.starting import left_out, nearest_presets, starting_values, without_place
+from kvplan.presets import (
+    dump_toml,
+    gpu_to_table,
+    list_gpus,
+    list_models,
+    load_gpu,
+    load_model,
+    load_node,
+    model_to_table,
+    node_to_table,
+)
+from kvplan.sizes import kept_sentences, sizes_of
+from kvplan.ui.define_gpu import form_values, wanted_gpu
+from kvplan.ui.starting import differences, nearest_presets
+from kvplan.variant import variant
 
 
 def on_define(app, **address):
@@ -103,59 +118,102 @@ def test_a_fault_in_a_folded_part_says_where_it_is(app):
     )
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-2-7b", "llama-3.1-70b", "mistral-7b-v0.1"])
-def test_starting_from_a_llama_preset_gives_the_same_model(app, name):
+SAME = "Every number is that of {}: change a field and this says what changes."
+UNUSUAL = (
+    "nemotron-h-8b", "mamba2-2.7b", "jamba-v0.1", "deepseek-v4-flash", "gemma-4-e2b", "llama-3.2-11b-vision",
+    "falcon-h1-0.5b", "lfm2.5-vl-1.6b", "llama-4-maverick", "minimax-m3", "nemotron-super-49b", "falcon-40b", "gpt2",
+    "qwen3-next-80b-a3b", "deepseek-v3.2", "opt-350m", "qwen-7b-int4",
+)  # fmt: skip
+"""Presets with layers that no field names, layers that differ, or weights of their own kind."""
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "deepseek-v3", "gpt-oss-20b", *UNUSUAL])
+def test_a_form_filled_from_a_preset_is_the_preset(app, name):
     page = on_define(app)
     page.set(own_start=name)
-    assert f"Parameters and cache equal those of {load_model(name).name}." in page.texts()
+    assert page.errors() == []
+    assert SAME.format(load_model(name).name) in page.texts()
+    page.click("use_model")
+    kept = page.run.session_state["own_models"][page.value("model")]
+    assert kept == load_model(name)
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "deepseek-v2-lite", "minicpm3-4b", "kimi-k2"])
-def test_starting_from_a_latent_preset_gives_the_same_model(app, name):
+def fields_of(name):
+    """What the form holds for a preset, by keyword: the widgets take whole numbers from 1 up, or nothing."""
+    return {key: value for key, value in sizes_of(load_model(name)).items() if key != "tied_embeddings"}
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_every_preset_fits_the_fields_of_the_form(name):
+    assert all(value is None or 1 <= value <= 2**31 for value in fields_of(name).values())
+
+
+def test_one_field_of_a_preset_changes_what_it_names_and_the_page_says_so(app):
     page = on_define(app)
-    page.set(own_start=name)
-    assert f"Parameters and cache equal those of {load_model(name).name}." in page.texts()
+    page.set(own_start="nemotron-h-8b")
+    page.set(own_num_kv_heads=4)
+    said = [caption.value for caption in page.run.caption]
+    assert "cache a token in bf16: 16,384 B there, 8,192 B here" in said
+    assert [text for text in said if "parameters there" in text] == [  # 4 layers, 8 heads of 128 become 4
+        "attention keys: 16,777,216 parameters there, 8,388,608 here",
+        "attention values: 16,777,216 parameters there, 8,388,608 here",
+    ]
+    assert "Made from Nemotron-H 8B Base 8K; changed: KV heads 8 to 4." in page.texts()
 
 
-def test_starting_values_of_deepseek_are_those_of_its_config():
-    values = starting_values(load_model("deepseek-v3"))
-    assert [values[name] for name in ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")] == [
-        512, 64, 128, 128,
-    ]  # fmt: skip
-    assert [values[name] for name in ("q_lora_rank", "num_dense_layers", "intermediate_size")] == [1536, 3, 18432]
-    assert [values[name] for name in ("num_experts", "num_experts_per_token", "num_shared_experts")] == [256, 8, 1]
-
-
-@pytest.mark.parametrize("name", ["glm-4.5-air", "llama-4-maverick", "gemma-4-26b-a4b", "deepseek-v3.2", "jamba-v0.1"])
-def test_a_form_filled_from_a_preset_lacks_nothing_and_says_what_differs(app, name):
+def test_what_no_field_names_is_said_to_be_carried_over(app):
     page = on_define(app)
-    page.set(own_start=name)
-    assert not page.errors()
-    assert any("a form cannot hold all" in text for text in page.texts())
+    page.set(own_start="nemotron-h-8b")
+    assert "24 layers of recurrent state: kept as they are" in page.texts()
+    assert kept_sentences(load_model("llama-3.1-8b")) == ()
 
 
-def test_starting_values_of_a_window_model_hold_its_pattern():
-    values = starting_values(load_model("gemma-3-27b"))
-    assert (values["window"], values["full_attention_every"]) == (1024, 6)
-
-
-def test_a_form_that_cannot_hold_a_preset_says_what_it_leaves_out(app):
+def test_a_field_in_which_layers_differ_is_empty_and_says_so(app):
     page = on_define(app)
-    page.set(own_start="qwen3-30b-a3b")
-    assert any("a form cannot hold all" in text for text in page.texts())
-    norms = 48 * 2 * 128  # a norm of the queries and one of the keys in each layer
-    theirs = 48 * 2 * 2048 + norms
-    assert f"norms: {theirs:,} parameters there, {theirs - norms:,} here" in [c.value for c in page.run.caption]
+    page.set(own_start="gemma-4-26b-a4b")
+    assert page.value("own_num_kv_heads") is None
+    assert "Its layers have 8, 2. Empty: kept so; a number is for all of them." in [c.value for c in page.run.caption]
 
 
-def test_layers_that_the_form_has_no_place_for_are_named():
-    assert without_place(load_model("llama-3.1-8b")) == ""
-    assert without_place(load_model("mamba2-2.7b")).startswith("64 layers of ")
+def test_a_number_of_layers_that_the_order_does_not_allow_is_refused_beside_the_field(app):
+    page = on_define(app)
+    page.set(own_start="nemotron-super-49b")
+    page.set(own_num_layers=81)
+    assert page.errors() == ["Not possible"]
+    assert any("so 80 or a multiple of it is accepted" in text for text in page.texts())
 
 
-def test_nothing_is_left_out_of_a_model_that_the_form_holds_whole():
-    model = load_model("llama-3.1-8b")
-    assert left_out(model, model) == ()
+def test_dense_layers_and_interleaved_experts_are_fields(app):
+    page = on_define(app)
+    page.set(own_start="llama-4-maverick")
+    assert page.value("own_experts_every") == 2
+    page.set(own_experts_every=4)
+    change = 12 * (3 * 5120 * 16384 - 129 * 3 * 5120 * 8192 - 128 * 5120)  # 12 layers have an MLP instead of experts
+    total = load_model("llama-4-maverick").num_params + change
+    assert next(metric.help for metric in page.run.metric if metric.label == "Parameters, exact") == f"{total:,}"
+
+
+def test_nothing_to_start_from_empties_the_form_of_a_preset(app):
+    page = on_define(app)
+    page.set(own_start="deepseek-v3")
+    page.set(own_start=None)
+    assert [page.value(f"own_{name}") for name in ("num_layers", "num_experts", "name")] == [26, None, "My 3B"]
+    assert page.errors() == []
+
+
+def test_the_count_alone_of_a_preset_keeps_its_cache(app):
+    page = on_define(app)
+    page.set(own_start="qwen3-next-80b-a3b")
+    page.set(own_how="parameters in billions")
+    page.set(own_billions=40.0)
+    assert page.metric("Parameters, an estimate") == "40.0 B"
+    assert page.metric("Cache a token, bf16") == "24.0 KiB"  # 2 × 12 layers × 2 heads × 256 × 2 B
+
+
+def test_differences_name_layers_cache_and_parameters():
+    llama, gemma = load_model("llama-3.1-8b"), load_model("gemma-2-2b")
+    assert differences(llama, llama) == ()
+    assert differences(llama, gemma)[0].startswith("layers: 32 full attention there, 13 sliding window, 13 full")
 
 
 # ------------------------------------------------------------------------------------------------------------ GPUs
@@ -164,7 +222,7 @@ def test_nothing_is_left_out_of_a_model_that_the_form_holds_whole():
 def test_a_defined_gpu_is_planned_at_once(app):
     page = on_define(app)
     page.set(define="a GPU")
-    page.set(own_gpu_name="Card", own_usable_bytes="20GiB", own_rent=0.5)
+    page.set(own_gpu_name="Card", own_usable_bytes="20GiB", own_label_bytes="", own_rent=0.5)
     page.click("use_gpu")
     gpu = kvplan.define_gpu(name="Card", usable_bytes=20 * 2**30)
     assert page.heading() == kvplan.plan(kvplan.Scenario("llama-3.1-8b", gpu)).sentence
@@ -179,12 +237,66 @@ def test_a_gpu_without_a_size_is_refused_beside_the_field_by_its_label(app, text
     assert any("“Usable memory”" in found for found in page.texts())
 
 
+@pytest.mark.parametrize("name", list_gpus())
+def test_a_gpu_form_filled_from_a_preset_is_the_preset(name):
+    state = {"own_gpu_name": "Mine", "own_gpu_start": name, **form_values(load_gpu(name))}
+    assert replace(wanted_gpu(state), name=load_gpu(name).name, id=name) == load_gpu(name)
+
+
+def test_a_gpu_starts_from_a_preset_and_one_figure_changes(app):
+    page = on_define(app)
+    page.set(define="a GPU")
+    page.set(own_gpu_start="l4-24gb")
+    assert page.value("own_bandwidth") == "300GB"
+    page.set(own_bandwidth="1TB")
+    page.click("use_gpu")
+    made = page.run.session_state["own_gpus"][page.value("gpu")]
+    assert (made.bandwidth, made.usable_bytes, made.tflops) == (
+        10**12, load_gpu("l4-24gb").usable_bytes, load_gpu("l4-24gb").tflops,
+    )  # fmt: skip
+
+
+def test_an_estimated_total_with_its_range_is_shown_as_an_estimate(app):
+    page = on_define(app)
+    page.set(define="a GPU")
+    page.set(own_basis="estimated", own_usable_low="15GiB", own_usable_high="15.9GiB")
+    said = next(text for text in page.texts() if text.startswith("My GPU: "))
+    assert ", an estimate, from 15.0 GiB" in said
+    page.click("use_gpu")
+    made = page.run.session_state["own_gpus"][page.value("gpu")]
+    assert (made.is_estimate, made.usable_range[0]) == (True, 15 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "said"),
+    [
+        ({"own_usable_low": "15.7GiB"}, "own_usable_high", "“Lowest to highest” is 16,857,746,636 to"),
+        ({"own_usable_high": "much"}, "own_usable_high", "“Highest” is 'much'; write a size such as 24GiB"),
+        ({"own_label_bytes": "8GiB"}, "own_label_bytes", "“Label” is 8GiB, less than “Usable memory” 16750372454B"),
+        ({"own_driver_bytes": "15GiB"}, "own_driver_bytes", "“Driver's total” is 15GiB, less than “Usable memory”"),
+        ({"own_bandwidth": "2000TB"}, "own_bandwidth", "“Bandwidth a second” is 2"),
+    ],
+)
+def test_a_figure_of_a_gpu_that_cannot_be_is_refused_beside_its_field(app, values, key, said):
+    page = on_define(app)
+    page.set(define="a GPU")
+    page.set(**values)
+    assert page.errors() == ["Not possible"]
+    assert any(said in text for text in page.texts()), page.texts()
+    main = [element.key or element.type for element in page.run.main if element.type != "flex_container"]
+    assert [found for found in main[: main.index("error")] if found.startswith("own_")][-1] == key
+
+
 # ----------------------------------------------------------------------------------------------------------- files
 
 
 @pytest.mark.parametrize(
     ("table", "key"),
-    [(model_to_table(load_model("gemma-3-27b")), "model"), (gpu_to_table(load_gpu("l4-24gb")), "gpu")],
+    [
+        (model_to_table(load_model("gemma-3-27b")), "model"),
+        (model_to_table(variant(load_model("deepseek-v4-flash"), {"vocab_size": 1024}, "Changed")), "model"),
+        (gpu_to_table(load_gpu("l4-24gb")), "gpu"),
+    ],
 )
 def test_a_preset_file_is_loaded_and_used(app, table, key):
     page = on_define(app)
@@ -205,3 +317,26 @@ def test_a_file_that_is_no_preset_is_refused_in_words(app, data):
     page.check()
     assert page.errors() == ["This file cannot be loaded"]
     assert any("x.toml" in text for text in page.texts())
+
+
+def test_a_node_file_takes_all_its_gpus_into_the_plan(app):
+    page = on_define(app)
+    page.set(define="a preset file")
+    table = dump_toml(node_to_table(load_node("8xh200-141gb")))
+    page.run.file_uploader(key="own_file").upload("box.toml", table.encode()).run()
+    page.check()
+    page.click("use_file")
+    assert (page.value("gpu"), page.value("tp")) == ("h200-141gb", "8")
+
+
+def test_a_downloaded_model_is_loaded_again_as_it_was(app):
+    page = on_define(app)
+    page.set(own_start="jamba-v0.1")
+    page.set(own_num_experts=8, own_name="Half Jamba")
+    page.click("use_model")
+    made = page.run.session_state["own_models"][page.value("model")]
+    page.go("define")
+    page.set(define="a preset file")
+    page.run.file_uploader(key="own_file").upload("half.toml", dump_toml(model_to_table(made)).encode()).run()
+    page.click("use_file")
+    assert page.run.session_state["own_models"][page.value("model")] == made

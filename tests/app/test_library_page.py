@@ -171,12 +171,17 @@ def test_a_scenario_is_taken_into_the_plan_with_all_its_settings(app):
     assert (page.value("model"), page.value("gpu")) == (preset.fields["model"], preset.fields["gpu"])
 
 
-def test_a_model_starts_the_form_of_define_your_own(app):
-    page = open_one(app, "models", "mistral-7b-v0.1")
-    page.click("to_define")
-    assert [link.proto.label for link in page.run.get("page_link")] == ["Open Define your own"]
-    page.go("define")
-    assert page.value("own_intermediate_size") == 14336
+@pytest.mark.parametrize(
+    ("shelf", "name", "address"),
+    [
+        ("models", "mistral-7b-v0.1", "define=a+model&start=mistral-7b-v0.1"),
+        ("GPUs", "l4-24gb", "define=a+GPU&start=l4-24gb"),
+    ],
+)
+def test_a_preset_leads_to_the_form_of_define_your_own_filled_in(app, shelf, name, address):
+    page = open_one(app, shelf, name)
+    links = [link.proto for link in page.run.get("page_link")]
+    assert [(link.page, link.query_string) for link in links] == [("define", address)]
 
 
 def test_the_plan_becomes_a_scenario_that_others_find(app):
