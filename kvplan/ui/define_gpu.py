@@ -65,6 +65,7 @@ FIRST_VALUES = {
 
 
 def ask_gpu() -> None:
+    """The form, with what it makes or what is wrong with it."""
     start_from(START, gpu_ids(), gpu_labels(), take_preset)
     st.text_input("Name", FIRST_NAME, key=NAME, max_chars=80, persist_state="session")
     slots = {"GPU name": st.empty()}
@@ -148,4 +149,5 @@ def _span(usable: int, low: int | None, high: int | None) -> tuple[int, int] | N
 
 
 def use_gpu(gpu: Gpu) -> None:
+    """Keep a GPU in this session and plan with it."""
     st.session_state["gpu"] = keep_gpu(gpu)

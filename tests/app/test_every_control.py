@@ -22,8 +22,9 @@ VIEWS = {
         "define", "own_start", "own_name", "own_num_layers", "own_hidden_size", "own_num_attention_heads",
         "own_num_kv_heads", "own_head_dim", "own_context_limit", "own_how", "own_intermediate_size", "own_vocab_size",
         "own_tied", "own_num_experts", "own_num_experts_per_token", "own_expert_intermediate_size",
-        "own_num_shared_experts", "own_num_dense_layers", "own_experts_every", "own_window", "own_full_attention_every", "own_kv_lora_rank",
-        "own_qk_rope_head_dim", "own_qk_nope_head_dim", "own_v_head_dim", "own_q_lora_rank",
+        "own_num_shared_experts", "own_num_dense_layers", "own_experts_every", "own_window",
+        "own_full_attention_every", "own_kv_lora_rank", "own_qk_rope_head_dim", "own_qk_nope_head_dim",
+        "own_v_head_dim", "own_q_lora_rank",
     },
     ("define", "define", "a GPU"): {
         "define", "own_gpu_start", "own_gpu_name", "own_usable_bytes", "own_usable_low", "own_usable_high", "own_basis",
