@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from kvplan.charts import BLUE, GREY, ORANGE, PURPLE, SERIES, SKY, VERMILLION, Figure
+from kvplan.charts import BELOW_TOOLBAR, BLUE, GREY, ORANGE, PURPLE, SERIES, SKY, VERMILLION, Figure
 
 FONT = 16
 PALE, YELLOW, CORAL = "#DDE3EA", "#F0E442", "#E8703A"
@@ -366,11 +366,13 @@ def _axis(title: str) -> Figure:
     }
 
 
-def _layout(**changes: Any) -> Figure:
+def _layout(height: int, **changes: Any) -> Figure:
+    """What every figure shares; `height` is without the row of its toolbar, which on a touch screen never goes away."""
     legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "xanchor": "left", "x": 0}
     return {
         "template": {},
-        "margin": {"l": 8, "r": 8, "t": 16, "b": 8},
+        "height": height + BELOW_TOOLBAR["t"] - 16,
+        "margin": BELOW_TOOLBAR,
         "font": {"size": FONT},
         "legend": legend | {"traceorder": "normal", "font": {"size": FONT}},
         "hoverlabel": {"align": "left", "font": {"size": FONT}},

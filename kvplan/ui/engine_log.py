@@ -85,6 +85,7 @@ def _show_comparison(lines: Sequence[Line]) -> None:
         return
     color = "green" if agreeing == len(lines) else "red"
     st.subheader(f"{agreeing} of {words.counted(len(lines), 'figure')} agree", divider=color, anchor=False)
+    words.leave_room()
     st.dataframe(
         pd.DataFrame([_cells(line) for line in lines]),
         hide_index=True,

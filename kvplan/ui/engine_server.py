@@ -251,7 +251,8 @@ def _show_bars(sizes: dict[str, int], where: str) -> None:
         f"{unit()} {where}",
         [format_exact_bytes(size) for size in sizes.values()],
     )
-    words.show_chart(bars, f"Resident and reserved bytes beside what the engine has, {where}", "reserved")
+    alt = f"Resident and reserved bytes beside what the engine has, {where}"
+    words.show_chart(bars, alt, "reserved", words.STILL)
 
 
 def _pool_sentence(budget: PoolBudget) -> str:

@@ -255,6 +255,7 @@ def show_layers(model: Model, kv: str) -> None:
         words.show_chart(charts.layer_strip(strip), "The model's layers in order, by kind", "import_strip")
     rows = layer_rows(model, kv)
     table = pd.DataFrame(rows, columns=["layers", "kind", "each keeps of a sequence", "parameters of each"])
+    words.leave_room()
     st.dataframe(
         table, hide_index=True, alt="Layers", key="import_layers", height="content" if len(rows) <= MAX_ROWS else 460,
         column_config={"parameters of each": st.column_config.NumberColumn(format="localized")},
@@ -283,6 +284,7 @@ def show_weights(model: Model) -> None:
         st.text(model.why_no_weight_bytes)
     else:
         st.text(f"{format_exact_bytes(model.weight_bytes())} as published")
+    words.leave_room()
     st.dataframe(
         weight_table(model), hide_index=True, alt="Weights by role", key="import_weights", height="content",
         column_config={name: st.column_config.NumberColumn(format="localized") for name in ("parameters", "bytes")},

@@ -89,6 +89,7 @@ def browse(kind: Kind) -> list[str]:
     names = [row.id for row in shown]
     columns = [name for name in shelf.COLUMNS if name != "note" or any(row.note for row in shown)]
     table_key = f"shelf_{kind.folder}_{text}_{origin}_{len(rows)}_{shelf.turn()}"
+    words.leave_room()
     st.dataframe(
         shelf.table_of(shown), hide_index=True, key=table_key, height=_height(len(shown)), row_height=ROW_HEIGHT,
         on_select=lambda: shelf.choose_rows(kind, table_key, names), selection_mode="multi-row",
@@ -243,7 +244,7 @@ def show_file(kind: Kind, name: str, preset: Any) -> None:
         edit(kind, name, preset)
         return
     try:
-        st.code(shelf.text_of(kind, name), language="toml", wrap_lines=True, height=TEXT_HEIGHT)
+        st.code(shelf.text_of(kind, name), language=None, wrap_lines=True, height=TEXT_HEIGHT)
     except KvplanError as error:
         words.show_error(error, "There is no text to show")
 
@@ -447,8 +448,8 @@ def offer_schemas() -> None:
         "With these an editor completes and checks preset files as you type: put them beside the folders models, gpus, "
         "nodes and scenarios. Even Better TOML and taplo read a first line of the file, or rules in .taplo.toml:"
     )
-    st.code("#:schema ../model.schema.json", language="toml")
-    st.code(EDITORS, language="toml")
+    st.code("#:schema ../model.schema.json", language=None)
+    st.code(EDITORS, language=None)
     with st.container(horizontal=True):
         for file, text in all_schemas().items():
             st.download_button(file, text, file, "application/json", key=f"get_{file}", on_click="ignore")

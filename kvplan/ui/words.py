@@ -164,7 +164,7 @@ def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[st
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], alt: str, key: str | None = None) -> None:
     """A short table of words, shown whole; `alt` names it to those who do not see it."""
-    _leave_room()
+    leave_room()
     st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, height="content", key=key, alt=alt)
 
 
@@ -179,7 +179,7 @@ def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
         for name, kind in shown.dtypes.items()
         if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
     }
-    _leave_room()
+    leave_room()
     config = {**numbers, **columns}
     st.dataframe(shown, hide_index=True, column_config=config, key=f"{key}_table", placeholder=UNKNOWN, alt=alt)
 
@@ -245,7 +245,7 @@ def home() -> str:
     return f"{here.scheme}://{here.netloc}{base}/" if here.netloc else f"{base}/"
 
 
-def _leave_room() -> None:
+def leave_room() -> None:
     """Room above a table for its toolbar, which on a touch screen stands there all the time."""
     st.space("xsmall")
 

@@ -68,6 +68,7 @@ def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str, answer: str, 
 
     Rows are fetched as they are scrolled to: a table of 20,000 rows would otherwise be sent whole after each change.
     """
+    words.leave_room()
     config: dict[str, Any] = {str(name): _column(str(name), table[name]) for name in table}
     st.dataframe(
         table, hide_index=True, column_config=config, key=f"{name}_table", placeholder=words.UNKNOWN, lazy=True,
@@ -116,6 +117,7 @@ def show_terms(terms: Sequence[Term]) -> None:
     """A short table of terms: what, how, bytes."""
     table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
     table["bytes"] = [t.bytes for t in terms]
+    words.leave_room()
     st.dataframe(
         table, hide_index=True, height="content", alt="Terms of the sum",
         column_config={"bytes": st.column_config.NumberColumn(format="localized")},
