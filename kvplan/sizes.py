@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kvplan.attention import CombinedCache, LayerCache
+from kvplan.attention import CombinedCache, LayerCache, NoCache
 from kvplan.define import Experts, Latent, latent_projections
 from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
 from kvplan.units import counted
@@ -256,11 +256,11 @@ KEPT_ROLES = frozenset(
 )
 
 
-def kept_sentences(model: Model) -> tuple[str, ...]:
-    """What a change of sizes leaves as it is in `model`, a sentence for each."""
+def kept_parts(model: Model) -> tuple[str, ...]:
+    """What a change of sizes leaves as it is in `model`, a phrase for each."""
     layers = [
-        f"{counted(count, 'layer')} of {label}: kept as {'it is' if count == 1 else 'they are'}"
+        f"{counted(count, 'layer')} {'without a cache' if label == NoCache.label else f'of {label}'}"
         for label, count in kept_layers(model).items()
     ]
-    weights = [f"{label}: {count:,} parameters, kept as they are" for label, count in kept_weights(model).items()]
+    weights = [f"{label}, {counted(count, 'parameter')}" for label, count in kept_weights(model).items()]
     return (*layers, *weights)

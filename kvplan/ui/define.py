@@ -15,7 +15,7 @@ from kvplan.library import NODE as NODE_KIND
 from kvplan.library import kind_of, read_preset, scenario_of
 from kvplan.model import Model
 from kvplan.presets import dump_toml, model_to_table
-from kvplan.sizes import kept_sentences, sizes_of, varying
+from kvplan.sizes import kept_parts, sizes_of, varying
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.define_gpu import ask_gpu, use_gpu
@@ -78,7 +78,7 @@ BILLIONS = "Parameters in billions"
 
 BY_SIZES, BY_COUNT = "MLP width and vocabulary", "parameters in billions"
 
-START = own_key("start")
+START = "start"
 LABELS = {**{size.name: size.label for size in ALL_SIZES}, "num_params": BILLIONS}
 """Labels of the fields by their keyword, for messages."""
 
@@ -165,12 +165,9 @@ def _ask_weights() -> dict[str, Any]:
 
 def _say_kept(base: Model) -> None:
     """What of the preset has no field here and is carried over."""
-    kept = kept_sentences(base)
+    kept = kept_parts(base)
     if kept:
-        with st.container(border=True, gap="small"):
-            st.caption("Carried over from the preset, since no field names it:")
-            for sentence in kept:
-                st.text(sentence)
+        st.text(f"Kept as in the preset, since no field here names it: {'; '.join(kept)}.")
 
 
 def _offer_shapes(count: float | None) -> None:
@@ -374,9 +371,9 @@ def use_node(node: Any) -> None:
 
 
 st.header("Define your own", anchor=False)
-follow_address("define", "define", (MODEL, GPU, FILE))
+follow_address("define", (MODEL, GPU, FILE))
 what = st.segmented_control(
     "Define or load", [MODEL, GPU, FILE], default=MODEL, key="define", required=True, persist_state="session"
 )
-keep_address("define", "define", usual=MODEL)
+keep_address("define", usual=MODEL)
 {GPU: ask_gpu, FILE: ask_file}.get(what or MODEL, ask_model)()

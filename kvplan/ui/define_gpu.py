@@ -28,7 +28,8 @@ TOTALS = (
     Size("bandwidth", "Bandwidth a second", "320GB", "Such as 320GB; without it no decode floor is shown."),
 )
 TEXTS = (*USABLE, *TOTALS)
-START, NAME, BASIS, NODE, RENT = (own_key(name) for name in ("gpu_start", "gpu_name", "basis", "node", "rent"))
+START = "start_gpu"
+NAME, BASIS, NODE, RENT = (own_key(name) for name in ("gpu_name", "basis", "node", "rent"))
 LABELS = {
     **{size.name: size.label for size in TEXTS},
     "usable_range": "Lowest to highest",

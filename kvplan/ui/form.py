@@ -11,9 +11,6 @@ from kvplan.errors import InputError, KvplanError
 from kvplan.ui import words
 from kvplan.ui.page_address import write_address
 
-ADDRESS = "start"
-"""Key of the address under which a form starts from a preset."""
-
 
 class Size(NamedTuple):
     """One field of a form: its keyword, its label, its first value, and what it means."""
@@ -32,29 +29,29 @@ def own_key(name: str) -> str:
 def start_from(key: str, ids: Sequence[str], labels: Callable[[str], str], take: Callable[[], None]) -> None:
     """The list of presets that a form may start from; `take` fills the form from the one that was chosen.
 
-    The address holds the choice, so that a link opens the form filled in.
+    The address holds the choice under the same key, so that a link opens the form filled in.
     """
-    if follow_address(key, ADDRESS, ids):
+    if follow_address(key, ids):
         take()
     st.selectbox(
         "Start from", ids, None, key=key, placeholder="nothing", on_change=take, persist_state="session",
         format_func=labels,
     )  # fmt: skip
-    keep_address(key, ADDRESS)
+    keep_address(key)
 
 
-def follow_address(key: str, parameter: str, accepted: Container[str]) -> bool:
+def follow_address(key: str, accepted: Container[str]) -> bool:
     """Before its widget: give a control what the address says, where a link led here. Returns whether one did."""
-    asked = st.query_params.get(parameter)
+    asked = st.query_params.get(key)
     if asked is None or asked == st.session_state.get(_seen(key)) or asked not in accepted:
         return False
     st.session_state[key] = asked
     return True
 
 
-def keep_address(key: str, parameter: str, usual: str | None = None) -> None:
+def keep_address(key: str, usual: str | None = None) -> None:
     """After its widget: have the address hold what a control holds, and know it for no link the next time."""
-    write_address(parameter, st.session_state[key], usual)
+    write_address(key, st.session_state[key], usual)
     st.session_state[_seen(key)] = st.session_state[key]
 
 

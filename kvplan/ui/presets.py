@@ -48,7 +48,7 @@ from kvplan.ui import shelf, words
 from kvplan.ui.address import BIND
 from kvplan.ui.library import find, own
 from kvplan.ui.scenario import current
-from kvplan.units import counted
+from kvplan.units import counted, counted_and
 
 SHELVES = {"models": MODEL, "GPUs": GPU, "nodes": NODE, "scenarios": SCENARIO}
 MAX_UPLOAD_MEGABYTES = 4
@@ -173,16 +173,16 @@ def offer_actions(kind: Kind, name: str, preset: Any) -> None:
             offer_file(kind, name)
             offer_copy(name, preset)
             if kind is MODEL:
-                offer_form("Edit its sizes", "a model", name)
+                offer_form("Edit its sizes", {"define": "a model", "start": name})
             if kind is GPU:
-                offer_form("Edit its figures", "a GPU", name)
+                offer_form("Edit its figures", {"define": "a GPU", "start_gpu": name})
         if name not in own(kind):
             offer_previous(kind, name, preset)
 
 
-def offer_form(label: str, what: str, name: str) -> None:
+def offer_form(label: str, address: dict[str, str]) -> None:
     """A link to the form of Define your own, filled in from a preset."""
-    st.page_link("kvplan/ui/define.py", label=label, query_params={"define": what, "start": name})
+    st.page_link("kvplan/ui/define.py", label=label, query_params=address)
 
 
 def offer_use(kind: Kind, name: str) -> None:
@@ -367,7 +367,7 @@ def add_files() -> None:
         return
     if (total := sum(file.size for file in uploaded)) > shelf.MAX_UPLOADED_BYTES:
         st.error("Too much at once", icon=":material/error:")
-        st.text(f"These files have {total:,} bytes; up to {shelf.MAX_UPLOADED_BYTES:,} are read together.")
+        st.text(f"These files have {counted(total, 'byte')}; up to {shelf.MAX_UPLOADED_BYTES:,} are read together.")
         return
     contents = shelf.read_uploads(tuple((file.name, file.getvalue()) for file in uploaded))
     if contents.troubles:
@@ -435,7 +435,9 @@ def offer_zips(kind: Kind, chosen: list[str]) -> None:
 def offer_zip(label: str, name: str, wanted: list[tuple[Kind, str]]) -> None:
     """A download that is made when it is asked for; none where there is nothing, or more than a zip may hold."""
     if len(wanted) > MAX_ZIP_FILES:
-        st.text(f"{label}: {len(wanted):,} presets are more than the {MAX_ZIP_FILES:,} that a zip may hold.")
+        st.text(
+            f"{label}: {counted_and(len(wanted), 'preset', 'are')} more than the {MAX_ZIP_FILES:,} that a zip may hold."
+        )
     elif wanted:
         st.download_button(
             label, lambda: shelf.zip_of(wanted), f"{name}.zip", "application/zip", key=f"zip_{name}", on_click="ignore"

@@ -19,7 +19,7 @@ VIEWS = {
     ("models",): {"browse", "filter", "kind", "compare"},
     ("models", "browse", "GPUs"): {"browse", "gpu_filter", "compare_gpus"},
     ("define",): {
-        "define", "own_start", "own_name", "own_num_layers", "own_hidden_size", "own_num_attention_heads",
+        "define", "start", "own_name", "own_num_layers", "own_hidden_size", "own_num_attention_heads",
         "own_num_kv_heads", "own_head_dim", "own_context_limit", "own_how", "own_intermediate_size", "own_vocab_size",
         "own_tied", "own_num_experts", "own_num_experts_per_token", "own_expert_intermediate_size",
         "own_num_shared_experts", "own_num_dense_layers", "own_experts_every", "own_window",
@@ -27,7 +27,7 @@ VIEWS = {
         "own_v_head_dim", "own_q_lora_rank",
     },
     ("define", "define", "a GPU"): {
-        "define", "own_gpu_start", "own_gpu_name", "own_usable_bytes", "own_usable_low", "own_usable_high", "own_basis",
+        "define", "start_gpu", "own_gpu_name", "own_usable_bytes", "own_usable_low", "own_usable_high", "own_basis",
         "own_label_bytes", "own_driver_bytes", "own_bandwidth", "own_node", "own_rent",
     },
     ("define", "define", "a preset file"): {"define"},

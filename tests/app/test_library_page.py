@@ -175,7 +175,7 @@ def test_a_scenario_is_taken_into_the_plan_with_all_its_settings(app):
     ("shelf", "name", "address"),
     [
         ("models", "mistral-7b-v0.1", "define=a+model&start=mistral-7b-v0.1"),
-        ("GPUs", "l4-24gb", "define=a+GPU&start=l4-24gb"),
+        ("GPUs", "l4-24gb", "define=a+GPU&start_gpu=l4-24gb"),
     ],
 )
 def test_a_preset_leads_to_the_form_of_define_your_own_filled_in(app, shelf, name, address):
