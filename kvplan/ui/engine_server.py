@@ -69,8 +69,8 @@ def show_refusal(scenario: Scenario, engine: str, error: KvplanError, version: s
 
 def show_start(launch: Launch) -> None:
     """The command or the call, and the lines that the engine will print, where it prints any."""
-    text, language = start_text(launch)
-    st.code(text, language=language, wrap_lines=True)
+    text, _ = start_text(launch)
+    st.code(text, language=None, wrap_lines=True)  # the colours of code are too light on white
     if lines := predicted_lines(launch):
         st.subheader("What it will print", anchor=False)
         _show_lines(launch, lines)
