@@ -1,8 +1,9 @@
-"""What every test shares: one thread for numeric libraries, and hypothesis without a clock."""
+"""What every test shares: one thread for numeric libraries, hypothesis without a clock, one process that measures."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy or torch start: two workers share two cores
 
@@ -17,6 +18,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("kvplan")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_worker_for_all() -> Iterator[None]:
+    """The process that measures configs takes seconds to start: all tests share one, and none outlives them."""
+    from kvplan.importer import measure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "CONFIGS_PER_WORKER", 1_000)
+        yield
+        measure.close_workers()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from kvplan.attention import LAYER_KINDS
 from kvplan.importer import import_config
-from kvplan.importer.measure import close_workers
 from kvplan.model import Model
 from kvplan.presets import SHIPPED, list_models, load_model
 from tests.make_model_presets import DATA, config_of, model_rows, read_rows, write_presets
@@ -27,12 +25,6 @@ MADE: dict[str, Model] = {model.id: model for model in model_rows()}
 KV_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 UNPUBLISHED_KINDS = {"sliding_latent", "rows"}
 """Kinds of which the tests hold no published config."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers() -> Iterator[None]:
-    yield
-    close_workers()
 
 
 def expectation(name: str) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -337,13 +335,6 @@ def test_a_dtype_that_no_format_stands_for_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------------- the worker
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_worker_is_left() -> Iterator[None]:
-    yield
-    measure.close_workers()
-    assert measure._workers.warm is None
-
-
 def needs_libraries() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -507,14 +498,55 @@ def test_a_state_in_stacks_of_all_layers_is_read_layer_by_layer() -> None:
     assert model.cache_bytes(0) == model.cache_bytes(1_000) == 3 * (3 * 64 * 4 + 2 * 64 * 2)
 
 
-def test_a_measurement_that_takes_too_long_is_stopped_and_its_process_is_gone() -> None:
+SLEEPER = """
+import json, sys, time
+print('{"transformers": "0"}', flush=True)
+for line in sys.stdin:
+    if json.loads(line)["config"]["num_hidden_layers"] == 9_999:
+        time.sleep(600)
+    print('{"error": "memory"}', flush=True)
+"""
+
+
+@pytest.fixture
+def sleepers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[measure._Workers]:
+    """Workers that start at once and measure nothing; one that is asked for 9,999 layers falls asleep."""
     needs_libraries()
+    program, workers = tmp_path / "sleeper.py", measure._Workers()
+    program.write_text(SLEEPER)
+    monkeypatch.setattr(measure, "WORKER", program)
+    monkeypatch.setattr(measure, "_workers", workers)
+    yield workers
+    workers.close()
+    measure._results.clear()
+
+
+def test_a_measurement_that_takes_too_long_is_stopped_and_its_process_is_gone(sleepers: measure._Workers) -> None:
     measure.start_worker()
-    process = measure._workers.warm.process
+    process = sleepers.warm.process
     with pytest.raises(UnsupportedConfigError, match="takes longer than 1 seconds"):
         measure_config(LLAMA | {"num_hidden_layers": 9_999}, seconds=1)
     assert process.poll() is not None
-    assert measure_config(LLAMA | {"vocab_size": 101}).vocab_size == 101  # the next one starts a worker of its own
+    with pytest.raises(UnsupportedConfigError, match="takes more memory"):  # the next one starts a worker of its own
+        measure_config(LLAMA | {"num_hidden_layers": 9_998})
+    assert sleepers.warm.process.poll() is None
+
+
+def test_a_worker_ends_when_it_is_closed_and_after_as_many_configs_as_it_may_serve(
+    sleepers: measure._Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "CONFIGS_PER_WORKER", 2)
+    served = []
+    for count in (1, 2, 3):
+        with pytest.raises(UnsupportedConfigError, match="takes more memory"):
+            measure_config(LLAMA | {"num_hidden_layers": count})
+        served.append(sleepers.warm)
+    assert served[1] is None
+    assert served[0].process.poll() is not None
+    assert served[2].process.poll() is None
+    measure.close_workers()
+    assert sleepers.warm is None
+    assert served[2].process.poll() is not None
 
 
 def test_a_config_that_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -560,15 +592,16 @@ def test_more_than_a_few_who_wait_are_refused_at_once() -> None:
     measure._results.clear()
 
 
-def test_a_worker_serves_several_configs_and_ends_when_it_is_closed() -> None:
+def test_a_worker_serves_several_configs_and_ends_with_its_parent() -> None:
     needs_libraries()
     measure.start_worker()
     process = measure._workers.warm.process
     for vocab in (201, 202):
         assert measure_config(LLAMA | {"vocab_size": vocab}).vocab_size == vocab
     assert measure._workers.warm.process is process
+    process.stdin.close()  # what the kernel does when the parent dies
+    assert process.wait(timeout=60) == 0
     measure.close_workers()
-    assert process.poll() is not None
 
 
 def test_an_answer_that_is_not_whole_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -590,7 +623,7 @@ def test_a_config_that_is_no_json_is_refused_before_a_worker_starts(monkeypatch:
 
 
 def test_without_transformers_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    measure.close_workers()
+    monkeypatch.setattr(measure, "_workers", measure._Workers())
     monkeypatch.setattr(measure, "find_spec", lambda name: None if name == "transformers" else object())
     with pytest.raises(UnsupportedConfigError, match="the package transformers is not installed"):
         measure_config({"model_type": "a type of this test"})
@@ -656,18 +689,6 @@ except MemoryError:
 """
     done = subprocess.run([sys.executable, "-c", code, str(measure.WORKER)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "refused"
-
-
-def test_a_worker_ends_with_its_parent() -> None:
-    needs_libraries()
-    reader, writer = os.pipe()
-    with subprocess.Popen([sys.executable, "-P", str(measure.WORKER)], stdin=reader, stdout=subprocess.PIPE) as worker:
-        os.close(reader)
-        assert worker.stdout is not None
-        assert "transformers" in json.loads(worker.stdout.readline())
-        os.close(writer)  # what the kernel does when the parent dies
-        assert worker.wait(timeout=300) == 0
-    gc.collect()
 
 
 # ------------------------------------------------------------------------------------------------------ import_config

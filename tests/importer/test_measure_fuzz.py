@@ -6,7 +6,6 @@ The suite tries a few; `python tests/benchmarks/measure_all.py --fuzz 1000` trie
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import KvplanError, UnsupportedConfigError
 from kvplan.importer import import_config
-from kvplan.importer.measure import close_workers, measure_config
+from kvplan.importer.measure import measure_config
 from tests.importer import test_vision
 from tests.importer.conftest import vary
 from tests.importer.test_rules_against_measurement import FAMILIES
@@ -37,12 +36,6 @@ NAMES = (
     "from_dict", "__class__", "to_dict", "_attn_implementation", "output_attentions", "torchscript", "model_type",
 )  # fmt: skip
 """Keys that could make a class read a file, choose another class, or run something."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers() -> Iterator[None]:
-    yield
-    close_workers()
 
 
 def hostile(seed: int) -> dict[str, Any]:

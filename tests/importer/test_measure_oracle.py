@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from kvplan.errors import UnsupportedConfigError
 from kvplan.importer import import_config
-from kvplan.importer.measure import close_workers
 from tests.importer.test_oracle import CONTEXTS, DATA, KV_DTYPES, REFUSED, ROWS, oracle_cache_bytes
 
 pytest.importorskip("transformers")
@@ -46,12 +44,6 @@ SLOW = frozenset(
 """Rows that take seconds: tests/benchmarks/measure_all.py --oracle measures them too."""
 
 pytestmark = pytest.mark.usefixtures("measuring")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers() -> Iterator[None]:
-    yield
-    close_workers()
 
 
 @pytest.mark.parametrize("name", sorted(set(REFUSED) - set(NOT_MEASURED) - SLOW))

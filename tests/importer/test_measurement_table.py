@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import UnsupportedConfigError
-from kvplan.importer.measure import close_workers, measure_config
+from kvplan.importer.measure import measure_config
 from tests.benchmarks.measure_all import NEEDS, config_of, decoder_types
 from tests.importer.measurement_table import DIFFERS, MEASURED, REFUSED
 
@@ -23,12 +22,6 @@ SLOW = frozenset({"deepseek_ocr2", "qwen3_omni_moe"})
 
 SAMPLE = ("ministral3", "lfm3", "granite_swa", "minicpmv4_6", "longcat_flash", "zaya", "rwkv")
 """Measured types that no rule reads or that have a kind of their own, and that are fast."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers() -> Iterator[None]:
-    yield
-    close_workers()
 
 
 def test_every_decoder_type_of_the_installed_transformers_stands_in_the_table() -> None:

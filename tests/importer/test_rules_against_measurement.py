@@ -6,13 +6,12 @@ here; `tests/benchmarks/measure_all.py --variations 8` holds as many as one like
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kvplan.importer import import_config
-from kvplan.importer.measure import close_workers, measure_config
+from kvplan.importer.measure import measure_config
 from kvplan.model import Model
 from tests.importer import (
     test_deepseek,
@@ -36,12 +35,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 CONTEXTS = (0, 128, 1_024, 131_072)
 """Multiples of every block of the compressed caches, below and above the windows."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers() -> Iterator[None]:
-    yield
-    close_workers()
 
 
 def figures(model: Model) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kvplan.importer import import_config
 from kvplan.importer.families import families
-from kvplan.importer.measure import close_workers, measure_config
+from kvplan.importer.measure import measure_config
 from tests.importer import test_vision
 from tests.importer.conftest import vary
 from tests.importer.test_rules_against_measurement import FAMILIES, figures
@@ -22,12 +22,6 @@ from tests.importer.test_rules_against_measurement import FAMILIES, figures
 pytest.importorskip("transformers")
 
 Config = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers() -> Iterator[None]:
-    yield
-    close_workers()
 
 
 USUAL: dict[str, list[Any]] = {
