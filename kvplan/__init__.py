@@ -26,7 +26,7 @@ from kvplan.sweep import sweep
 
 if TYPE_CHECKING:
     from kvplan import lab
-    from kvplan.define import Experts, Latent, define_model
+    from kvplan.define import Experts, Latent, Recurrent, define_model
     from kvplan.engines import engine_capacity, kv_bytes
     from kvplan.importer import import_config
     from kvplan.importer.gguf import import_gguf
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Node", "Scenario", "define_gpu", "define_model",
+    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Node", "Recurrent", "Scenario", "define_gpu", "define_model",
     "engine_capacity", "from_link", "import_config", "import_gguf", "kv_bytes", "lab", "list_gpus", "list_models",
     "list_nodes", "list_scenarios", "load_gpu", "load_model", "load_node", "load_scenario", "plan", "sweep", "to_link",
 ]  # fmt: skip
@@ -49,6 +49,7 @@ _LAZY = {
     "define_model": "kvplan.define",
     "Experts": "kvplan.define",
     "Latent": "kvplan.define",
+    "Recurrent": "kvplan.define",
     "engine_capacity": "kvplan.engines",
     "kv_bytes": "kvplan.engines",
     "to_link": "kvplan.share",

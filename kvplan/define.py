@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kvplan.attention import FullAttention, LatentAttention, LayerCache, SlidingAttention
+from kvplan.attention import FullAttention, LatentAttention, LayerCache, RecurrentState, SlidingAttention
 from kvplan.blocks import (
+    FP32,
     Groups,
     attention,
     embedding,
@@ -15,12 +16,13 @@ from kvplan.blocks import (
     norm,
     routed_experts,
     router,
+    vector,
 )
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import InputError, quoted
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name
-from kvplan.units import whole_number
+from kvplan.units import counted, whole_number
 
 MAX_LAYERS = 10_000
 MAX_SIZE = 2**31
@@ -56,6 +58,53 @@ class Experts(NamedTuple):
         return index >= self.num_dense_layers and (index + 1) % self.every == 0
 
 
+class Recurrent(NamedTuple):
+    """Sizes of layers with a state of fixed size in place of keys and values, laid out as Mamba-2 has them.
+
+    num_heads, head_dim  heads of the state, and their width
+    state_size           values of the state for each value of a head
+    num_groups           groups of heads that share their inputs to the state
+    conv_width           inputs that the convolution sees
+    attention_every      every n-th layer has attention instead; None: none has
+    """
+
+    num_heads: int
+    head_dim: int
+    state_size: int
+    num_groups: int = 1
+    conv_width: int = 4
+    attention_every: int | None = None
+
+    @property
+    def inner(self) -> int:
+        return self.num_heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Channels of the convolution."""
+        return self.inner + 2 * self.num_groups * self.state_size
+
+    def has_attention_at(self, index: int) -> bool:
+        """Whether layer `index` (from 0) has attention."""
+        return self.attention_every is not None and (index + 1) % self.attention_every == 0
+
+    def cache(self, dtype: StorageFormat | None) -> RecurrentState:
+        """What one layer keeps: the state in float32, the inputs of the convolution in the model's dtype."""
+        elements, groups = self.head_dim * self.state_size, (self.num_groups, 2 * self.state_size)
+        return RecurrentState(self.num_heads, elements, FP32, self.inner, self.conv_width, dtype, *groups)
+
+    def projections(self, hidden: int) -> Groups:
+        """The weights of one layer but those behind it and its norm."""
+        return (
+            *linear("recurrent", self.inner + self.channels + self.num_heads, hidden, split="rows"),
+            WeightGroup("recurrent_state", self.channels, self.conv_width, split="rows"),
+            *vector("recurrent_state", self.channels, split="rows"),
+            *vector("recurrent_state", self.num_heads, count=3, split="rows"),
+            *vector("norm", self.inner, split="rows"),
+            *linear("recurrent", hidden, self.inner, split="columns"),
+        )
+
+
 class _Sizes(NamedTuple):
     hidden: int
     heads: int
@@ -82,6 +131,7 @@ def define_model(
     full_attention_every: int | None = None,
     experts: Experts | None = None,
     latent: Latent | None = None,
+    recurrent: Recurrent | None = None,
     context_limit: int | None = None,
 ) -> Model:
     """A model from its sizes.
@@ -93,26 +143,35 @@ def define_model(
     window                tokens that window layers keep; None: full attention everywhere
     full_attention_every  with a window: every n-th layer is full attention; None: no layer is
     experts, latent       mixture of experts, a kvplan.Experts; latent attention, a kvplan.Latent
+    recurrent             layers with a state of fixed size, a kvplan.Recurrent
 
     Raises InputError with the field, what was found and what is accepted.
     """
-    _require_kinds(experts, latent, tied_embeddings=tied_embeddings, attention_bias=attention_bias, mlp_bias=mlp_bias)
+    _require_kinds(
+        experts, latent, recurrent, tied_embeddings=tied_embeddings, attention_bias=attention_bias, mlp_bias=mlp_bias
+    )
     sizes = _sizes(hidden_size, num_attention_heads, num_kv_heads, head_dim, latent)
     count = whole_number(num_layers, "num_layers", high=MAX_LAYERS)
     storage = _plain_dtype(dtype)
-    caches = _caches(count, sizes, latent, window, full_attention_every)
+    has_attention = _attention_layers(count, recurrent)
+    attending = _caches(sum(has_attention), sizes, latent, window, full_attention_every)
+    caches = _in_place(has_attention, attending, None if recurrent is None else recurrent.cache(storage))
     if num_params is None:
         _require_used(attention_bias, mlp_bias, intermediate_size, experts, latent)
         mixer = _mixer_weights(sizes, attention_bias, latent)
+        state = () if recurrent is None else recurrent.projections(sizes.hidden)
         behind = _behind_weights(count, sizes.hidden, intermediate_size, mlp_bias, experts)
-        inside: list[Groups] = [(*mixer, *groups, *norm(sizes.hidden, count=2)) for groups in behind]
+        mixers = [mixer if attends else state for attends in has_attention]
+        norms = norm(sizes.hidden, count=2)
+        inside: list[Groups] = [(*first, *groups, *norms) for first, groups in zip(mixers, behind, strict=True)]
         outside = _outer_weights(sizes, vocab_size, tied_embeddings)
     else:
         _require_only_count(intermediate_size, vocab_size, experts, tied_embeddings, attention_bias, mlp_bias)
         params = whole_number(num_params, "num_params", high=MAX_PARAMS)
         inside, outside = [()] * count, counted_weights(params, sizes.hidden)
-    kinds = list(zip(caches, inside, strict=True))
-    made = {kind: Layer(*kind, sizes.heads) for kind in kinds}
+    heads = [sizes.heads if attends else None for attends in has_attention]
+    kinds = list(zip(caches, inside, heads, strict=True))
+    made = {kind: Layer(*kind) for kind in kinds}
     return Model(
         name=clean_name(name, "model name"),
         layers=tuple(made[kind] for kind in kinds),
@@ -164,8 +223,35 @@ def _checked_latent(latent: Latent) -> Latent:
     return latent
 
 
-def _require_kinds(experts: object, latent: object, **flags: object) -> None:
-    for name, value, wanted in (("experts", experts, Experts), ("latent", latent, Latent)):
+def _attention_layers(count: int, recurrent: Recurrent | None) -> list[bool]:
+    """Whether each of `count` layers has attention."""
+    if recurrent is None:
+        return [True] * count
+    check_recurrent(recurrent)
+    return [recurrent.has_attention_at(index) for index in range(count)]
+
+
+def check_recurrent(recurrent: Recurrent) -> None:
+    """Raise InputError unless the sizes make recurrent layers; they are named as the form names them."""
+    names = ("state_heads", "state_head_dim", "state_size", "state_groups", "conv_width", "attention_every")
+    for name, value in zip(names, recurrent, strict=True):
+        if name != "attention_every" or value is not None:
+            whole_number(value, name, high=MAX_SIZE)
+    if recurrent.num_heads % recurrent.num_groups:
+        raise InputError(
+            f"state_groups is {recurrent.num_groups}, which does not divide state_heads {recurrent.num_heads}"
+        )
+
+
+def _in_place(has_attention: list[bool], attending: list[LayerCache], state: LayerCache | None) -> list[LayerCache]:
+    """The cache of each layer: the next one of attention, or the state."""
+    following = iter(attending)
+    return [next(following) if attends or state is None else state for attends in has_attention]
+
+
+def _require_kinds(experts: object, latent: object, recurrent: object, **flags: object) -> None:
+    kinds = (("experts", experts, Experts), ("latent", latent, Latent), ("recurrent", recurrent, Recurrent))
+    for name, value, wanted in kinds:
         if value is not None and not isinstance(value, wanted):
             raise InputError(f"{name} is {quoted(value)}; a kvplan.{wanted.__name__} is needed")
     for name, value in flags.items():
@@ -228,8 +314,8 @@ def _behind_weights(
     here = [experts.stand_in(index) for index in range(count)]
     if not any(here):
         raise InputError(
-            f"num_dense_layers is {experts.num_dense_layers} and experts_every is {experts.every}; of {count} layers "
-            "none would have experts"
+            f"num_dense_layers is {experts.num_dense_layers} and experts_every is {experts.every}; of "
+            f"{counted(count, 'layer')} none would have experts"
         )
     routed = expert_weights(hidden, experts)
     mlp = () if all(here) else mlp_weights(hidden, width, bias=False)

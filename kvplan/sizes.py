@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from kvplan.attention import CombinedCache, LayerCache, NoCache
-from kvplan.define import Experts, Latent, latent_projections
+from kvplan.attention import CombinedCache, LayerCache, NoCache, RecurrentState
+from kvplan.define import Experts, Latent, Recurrent, latent_projections
 from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
 from kvplan.units import counted
 
 FEED_FORWARD = frozenset({"mlp", ROUTED, "shared_experts", "router"})
 """Roles of what stands behind the attention of a layer."""
+
+STATE_SIZES = {
+    "state_heads": "num_heads",
+    "state_head_dim": "head_dim",
+    "state_size": "state_size",
+    "state_groups": "num_groups",
+    "conv_width": "conv_width",
+}
+"""The sizes of recurrent layers, and the field of `Recurrent` that holds each."""
 
 LATENT_KINDS = frozenset({"latent", "sliding_latent", "indexed_latent"})
 SWITCHED_KINDS = frozenset({"full", "sliding"})
@@ -34,6 +43,7 @@ def sizes_of(model: Model) -> dict[str, Any]:
         "full_attention_every": full_every(model.layers),
         **_expert_pattern(model.layers),
         **_latent_sizes(model),
+        "attention_every": attention_every(model.layers),
     }
 
 
@@ -149,6 +159,81 @@ def _latent_sizes(model: Model) -> dict[str, int | None]:
     return dict.fromkeys(Latent._fields) if one is None else dict(one._asdict())
 
 
+# --------------------------------------------------------------------------------------------- recurrent layers
+
+
+class State(NamedTuple):
+    """A recurrent layer whose sizes are known.
+
+    sizes     its heads, their width, the size of the state, groups (key heads), the width of the convolution
+    is_delta  a gated delta rule (Qwen3-Next, Qwen3.5), else Mamba-2
+    """
+
+    sizes: Recurrent
+    is_delta: bool
+
+    def rows(self) -> dict[str, tuple[int, ...]]:
+        """The rows that projections of each role may have, in an order that does not depend on the sizes."""
+        inner, keys, heads = self.sizes.inner, self.sizes.num_groups * self.sizes.state_size, self.sizes.num_heads
+        fused = (2 * keys + 2 * inner, 2 * heads, 2 * keys + inner, inner, heads)
+        return {
+            "recurrent": fused if self.is_delta else (2 * inner + 2 * keys + heads,),
+            "recurrent_state": (self.sizes.channels, heads),
+            "norm": (self.sizes.head_dim,) if self.is_delta else (inner,),
+        }
+
+
+def state_of(layer: Layer) -> State | None:
+    """The sizes of a recurrent layer laid out as Mamba-2 or the gated delta rule; None for any other."""
+    cache = next((member for member in members(layer.cache) if isinstance(member, RecurrentState)), None)
+    out = next((g for g in layer.weights if g.role == "recurrent" and g.split == "columns" and g.columns > 1), None)
+    found = None if cache is None or out is None else _state(cache, out.columns)
+    return found if found is not None and all(_is_known(group, found) for group in layer.weights) else None
+
+
+def _state(cache: RecurrentState, inner: int) -> State | None:
+    """The sizes of a state whose heads are `inner` values wide together, where they come out whole."""
+    width, rest = divmod(inner, cache.heads)
+    size, more = divmod(cache.head_elements, width or 1)
+    is_delta = not cache.conv_groups
+    shared, left = divmod(cache.conv_channels - inner, 2 * size or 1) if is_delta else (cache.conv_groups, 0)
+    if rest or more or left or shared < 1:
+        return None
+    found = State(Recurrent(cache.heads, width, size, shared, cache.conv_width), is_delta)
+    channels = cache.conv_channels + cache.conv_groups * cache.group_channels
+    return found if channels == found.sizes.channels else None
+
+
+def _is_known(group: WeightGroup, state: State) -> bool:
+    """Whether the sizes of the state say how many rows a recurrent projection has."""
+    if group.role not in ("recurrent", "recurrent_state") or group.split != "rows":
+        return True
+    filter_width = group.role == "recurrent_state" and group.columns > 1
+    rows = state.rows()[group.role]
+    return rows.count(group.rows) == 1 and (not filter_width or group.columns == state.sizes.conv_width)
+
+
+def _state_size(name: str) -> Callable[[Layer], int | None]:
+    def find(layer: Layer) -> int | None:
+        state = state_of(layer)
+        return None if state is None else int(getattr(state.sizes, name))
+
+    return find
+
+
+def attention_every(layers: Iterable[Layer]) -> int | None:
+    """n where every n-th layer has attention and the others a state; None without such an order."""
+    attends = [headed(layer) is not None for layer in layers if is_mixed(layer)]
+    every = attends.index(True) + 1 if any(attends) and not all(attends) else None
+    fits = every is not None and all(((index + 1) % every == 0) == kind for index, kind in enumerate(attends))
+    return every if fits else None
+
+
+def is_mixed(layer: Layer) -> bool:
+    """Whether an order of attention and recurrent layers covers this layer."""
+    return not isinstance(layer.cache, CombinedCache) and (headed(layer) is not None or state_of(layer) is not None)
+
+
 # --------------------------------------------------------------------------------------------- MLP and experts
 
 
@@ -214,6 +299,7 @@ _BY_LAYER: dict[str, Callable[[Layer], int | None]] = {
     "num_experts_per_token": _experts_per_token,
     "expert_intermediate_size": expert_width,
     "num_shared_experts": shared_experts,
+    **{name: _state_size(field) for name, field in STATE_SIZES.items()},
 }
 
 
@@ -236,15 +322,22 @@ def kept_layers(model: Model) -> dict[str, int]:
 
 def _kept(layer: Layer, hidden: int) -> list[str]:
     has_sizes = headed(layer) is not None or latent_of(layer, hidden) is not None
-    others = [m.label for m in members(layer.cache) if m.kind not in OWN_SIZES or not has_sizes]
+    has_state = state_of(layer) is not None
+    others = [
+        m.label
+        for m in members(layer.cache)
+        if not (has_state if m.kind == "recurrent" else has_sizes and m.kind in OWN_SIZES)
+    ]
     return [*others, UNEVEN] if headed(layer) is not None and kv_heads(layer) is None else others
 
 
 def kept_weights(model: Model) -> dict[str, int]:
     """Parameters that no size names, by the label of their role."""
     sums: dict[str, int] = {}
+    named = [layer for layer, _ in model.layer_runs if state_of(layer)]
+    known = {group for layer in named for group in layer.weights if group.role in ("recurrent", "recurrent_state")}
     for group, count in model.all_groups:
-        if group.role in KEPT_ROLES:
+        if group.role in KEPT_ROLES and group not in known:
             label = ROLES[group.role].label
             sums[label] = sums.get(label, 0) + count * group.params
     return sums

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kvplan.attention import CombinedCache, FullAttention, LatentAttention, LayerCache, SlidingAttention
+from kvplan.attention import CombinedCache, FullAttention, LatentAttention, LayerCache, RecurrentState, SlidingAttention
 from kvplan.blocks import Groups, attention, gated_mlp, lm_head
 from kvplan.define import (
     ESTIMATE_NOTE,
@@ -19,6 +19,8 @@ from kvplan.define import (
     MAX_SIZE,
     Experts,
     Latent,
+    Recurrent,
+    check_recurrent,
     counted_weights,
     expert_weights,
     latent_projections,
@@ -29,6 +31,8 @@ from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
 from kvplan.names import clean_name
 from kvplan.sizes import (
     LATENT_KINDS,
+    STATE_SIZES,
+    State,
     attention_heads,
     expert_width,
     feed_forward,
@@ -36,6 +40,7 @@ from kvplan.sizes import (
     has_heads,
     head_dim,
     headed,
+    is_mixed,
     is_switched,
     kv_heads,
     latent_of,
@@ -44,6 +49,7 @@ from kvplan.sizes import (
     shape_of,
     shared_experts,
     sizes_of,
+    state_of,
     varying,
     window,
 )
@@ -149,6 +155,12 @@ SIZE_WORDS = {
     "qk_nope_head_dim": "query and key width without rope",
     "v_head_dim": "value width",
     "q_lora_rank": "query latent rank",
+    "state_heads": "state heads",
+    "state_head_dim": "state head dimension",
+    "state_size": "state size",
+    "state_groups": "state groups",
+    "conv_width": "convolution width",
+    "attention_every": "attention every n-th layer",
 }
 """What each size is called in a sentence."""
 
@@ -271,8 +283,11 @@ def _repeated(model: Model, count: int) -> tuple[Layer, ...]:
         )
     least = order.first + order.last + 1
     if count < least:
-        raise InputError(f"num_layers is {count}; {model.name} has {least - 1} layers of their own kind at its ends, "
-                         f"so {least} or more is accepted")  # fmt: skip
+        ends = counted(least - 1, "layer")
+        raise InputError(
+            f"num_layers is {count}; {model.name} has {ends} of their own kind at its ends, so {least} or more is "
+            "accepted"
+        )
     period = layers[order.first : order.first + order.period]
     middle = tuple(period[index % order.period] for index in range(count - least + 1))
     return (*layers[: order.first], *middle, *layers[len(layers) - order.last :])
@@ -589,7 +604,118 @@ def _as_kind(layer: Layer, model: Model, kind: str, cache: LayerCache) -> Layer:
     like = next((other for other in model.layers if other.cache.kind == kind and headed(other)), None)
     if like is None:
         return replace(layer, cache=cache)
-    mixer = tuple(group for group in like.weights if group not in feed_forward(like))
+    return _with_mixer_of(layer, like)
+
+
+# -------------------------------------------------------------------------------------------------- recurrent layers
+
+
+def _with_state(model: Model, wanted: Wanted) -> Model:
+    if not wanted.changed(*STATE_SIZES):
+        return model
+    if all(wanted.after[name] is None for name in STATE_SIZES):
+        raise InputError("state_heads is missing; recurrent layers need it, or start from a preset without them")
+    for name in STATE_SIZES:
+        _require(wanted, name, "recurrent layers need it, or none of their fields")
+    sizes = _wanted_state(wanted)
+    check_recurrent(sizes)
+    if not any(state_of(layer) for layer in model.layers):
+        return _with_new_state(model, sizes)
+    return _each_layer(model, lambda layer: _state_resized(layer, sizes))
+
+
+def _wanted_state(wanted: Wanted) -> Recurrent:
+    sizes = {field: wanted.after[name] for name, field in STATE_SIZES.items()}
+    return Recurrent(**sizes, attention_every=wanted.after["attention_every"])
+
+
+def _state_resized(layer: Layer, sizes: Recurrent) -> Layer:
+    """A recurrent layer with other sizes."""
+    old = state_of(layer)
+    if old is None:
+        return layer
+    new = State(sizes, old.is_delta)
+    made = tuple(_state_cache(m, new) if isinstance(m, RecurrentState) else m for m in members(layer.cache))
+    cache = CombinedCache(made) if isinstance(layer.cache, CombinedCache) else made[0]
+    return replace(_weights(layer, lambda group: _state_sized(group, old, new)), cache=cache)
+
+
+def _state_cache(cache: RecurrentState, new: State) -> LayerCache:
+    sizes = new.sizes
+    own = replace(
+        cache, heads=sizes.num_heads, head_elements=sizes.head_dim * sizes.state_size, conv_width=sizes.conv_width
+    )
+    if new.is_delta:
+        return replace(own, conv_channels=sizes.channels)
+    return replace(own, conv_channels=sizes.inner, conv_groups=sizes.num_groups, group_channels=2 * sizes.state_size)
+
+
+def _state_sized(group: WeightGroup, old: State, new: State) -> WeightGroup:
+    """A weight of a recurrent layer: its rows stand in the list of rows that the sizes make."""
+    if group.role == "recurrent" and group.split == "columns" and group.columns > 1:
+        return replace(group, columns=new.sizes.inner)
+    own_norm = group.role == "norm" and group.split == ("copied" if old.is_delta else "rows")
+    if not own_norm and (group.role not in ("recurrent", "recurrent_state") or group.split != "rows"):
+        return group
+    before, after = old.rows()[group.role], new.rows()[group.role]
+    if group.rows not in before:
+        return group
+    columns = new.sizes.conv_width if group.role == "recurrent_state" and group.columns > 1 else group.columns
+    return replace(group, rows=after[before.index(group.rows)], columns=columns)
+
+
+def _with_new_state(model: Model, sizes: Recurrent) -> Model:
+    """A model with recurrent layers in place of attention, but in every n-th layer."""
+    _require_some(model, headed, "state_heads", sizes.num_heads, "attention layers in whose place a state could stand")
+    made = {layer: _state_instead(layer, model, sizes) for layer, _ in model.layer_runs if headed(layer)}
+    places = [index for index, layer in enumerate(model.layers) if headed(layer)]
+    kept = {place for index, place in enumerate(places) if sizes.has_attention_at(index)}
+    return replace(
+        model,
+        layers=tuple(layer if index in kept else made.get(layer, layer) for index, layer in enumerate(model.layers)),
+    )
+
+
+def _state_instead(layer: Layer, model: Model, sizes: Recurrent) -> Layer:
+    return Layer(sizes.cache(model.dtype), (*sizes.projections(model.hidden_size), *_without_heads(layer)))
+
+
+def _with_attention_order(model: Model, wanted: Wanted) -> Model:
+    if not wanted.changed("attention_every"):
+        return model
+    every = wanted.after["attention_every"]
+    if all(wanted.before[name] is None for name in STATE_SIZES):
+        if all(wanted.after[name] is None for name in STATE_SIZES):
+            raise InputError(f"attention_every is {every}; {model.name} has no recurrent layers, so leave it empty")
+        return model  # the layers were placed when they were made
+    attends = next((layer for layer in model.layers if is_mixed(layer) and headed(layer)), None)
+    recurs = next(layer for layer in model.layers if is_mixed(layer) and state_of(layer))
+    if every is not None and attends is None:
+        raise InputError(f"attention_every is {every}; {model.name} has no attention layer to place, so leave it empty")
+    return _mixed(model, every, attends or recurs, recurs)
+
+
+def _mixed(model: Model, every: int | None, attends: Layer, recurs: Layer) -> Model:
+    """Every n-th of the layers with the attention of the model, the others with its state."""
+    layers, seen = list(model.layers), 0
+    for index, layer in enumerate(layers):
+        if is_mixed(layer):
+            seen += 1
+            layers[index] = _with_mixer(layer, attends if every is not None and seen % every == 0 else recurs)
+    return replace(model, layers=tuple(layers))
+
+
+def _with_mixer(layer: Layer, like: Layer) -> Layer:
+    """A layer with the attention or the state of another one; of the same kind it stays as it is."""
+    if (headed(layer) is None) == (headed(like) is None):
+        return layer
+    return _with_mixer_of(layer, like)
+
+
+def _with_mixer_of(layer: Layer, like: Layer) -> Layer:
+    """What stands behind the attention or the state of `layer`, behind that of `like`."""
+    behind = feed_forward(like)
+    mixer = tuple(group for group in like.weights if group not in behind)
     return Layer(like.cache, (*mixer, *feed_forward(layer)), like.num_attention_heads)
 
 
@@ -791,6 +917,8 @@ _STEPS: tuple[Callable[[Model, Wanted], Model], ...] = (
     _with_kv_heads,
     _with_head_dim,
     _with_latent,
+    _with_state,
+    _with_attention_order,
     _with_windows,
     _with_mlp,
     _with_experts,

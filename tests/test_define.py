@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvplan.attention import FullAttention, LatentAttention, SlidingAttention
-from kvplan.define import Experts, Latent, define_model
+from kvplan.define import Experts, Latent, Recurrent, define_model
 from kvplan.errors import InputError
 from kvplan.model import Model
 
@@ -88,6 +88,30 @@ def test_dense_layers_may_come_before_those_with_experts() -> None:
     assert [layer.num_experts for layer in later.layers] == [0, 0, 8, 8, 8, 8]
 
 
+def test_experts_may_stand_in_every_nth_layer() -> None:
+    model = define(experts=Experts(8, 2, 256, 0, 2, every=3))
+    assert [layer.num_experts for layer in model.layers] == [0, 0, 8, 0, 0, 8]
+    assert sum(layer.num_experts > 0 for layer in define(experts=Experts(8, 2, 256, 0, 4, every=3)).layers) == 1
+
+
+def test_recurrent_layers_have_a_state_and_its_projections() -> None:
+    state = Recurrent(num_heads=16, head_dim=32, state_size=64, num_groups=2, conv_width=4)
+    model = define(recurrent=state)
+    inner, channels = 16 * 32, 16 * 32 + 2 * 2 * 64
+    mixer = (inner + channels + 16) * 512 + channels * (4 + 1) + 3 * 16 + inner + 512 * inner
+    assert model.num_params == 6 * (mixer + 3 * 512 * 1024 + 2 * 512) + 2 * 1000 * 512 + 512
+    assert model.cache_bytes(1) == model.cache_bytes(9999) == 6 * (16 * 32 * 64 * 4 + channels * 4 * 2)
+
+
+def test_attention_may_stand_in_every_nth_layer_between_recurrent_ones() -> None:
+    state = Recurrent(16, 32, 64, attention_every=3)
+    model = define(recurrent=state, window=10, full_attention_every=2)
+    assert [layer.cache.kind for layer in model.layers] == [
+        "recurrent", "recurrent", "sliding", "recurrent", "recurrent", "full",
+    ]  # fmt: skip
+    assert [layer.num_attention_heads for layer in model.layers] == [None, None, 8] * 2
+
+
 def test_a_count_alone_makes_an_estimate_and_says_so() -> None:
     model = define(num_params=7_000_000_003, intermediate_size=None, vocab_size=None)
     assert model.num_params == 7_000_000_003
@@ -134,6 +158,11 @@ def test_an_absurd_size_is_refused_by_name(name: str, value: Any) -> None:
             {"experts": Experts(8, 9, 256), "intermediate_size": None},
             "num_experts_per_token is 9; it must be from 1 to 8",
         ),
+        ({"experts": Experts(8, 2, 256, 0, 0, 7)}, "experts_every is 7; it must be from 1 to 6"),
+        ({"experts": Experts(8, 2, 256, 0, 5, 4)}, "of 6 layers none would have experts"),
+        ({"recurrent": Recurrent(0, 1, 1)}, "state_heads is 0"),
+        ({"recurrent": Recurrent(8, 1, 1, 3)}, "state_groups is 3, which does not divide state_heads 8"),
+        ({"recurrent": Recurrent(8, 1, 1, attention_every=0)}, "attention_every is 0"),
         ({"latent": LATENT, "attention_bias": True}, "attention_bias and latent are both given"),
         ({"latent": LATENT._replace(v_head_dim=0)}, "latent v_head_dim is 0"),
         ({"latent": LATENT._replace(qk_nope_head_dim="x")}, "latent qk_nope_head_dim is 'x'"),
@@ -157,7 +186,9 @@ def test_a_flag_that_is_neither_true_nor_false_is_refused(flag: str) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value"), [("experts", {"num_experts": 8}), ("latent", (1, 2, 3, 4))])
+@pytest.mark.parametrize(
+    ("name", "value"), [("experts", {"num_experts": 8}), ("latent", (1, 2, 3, 4)), ("recurrent", (1, 2, 3))]
+)
 def test_experts_and_latents_of_another_kind_are_refused(name: str, value: object) -> None:
     with pytest.raises(InputError, match=f"a kvplan.{name.title()} is needed"):
         define_model(

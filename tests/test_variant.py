@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from kvplan.attention import FullAttention, LatentAttention, SlidingAttention
-from kvplan.define import Experts, Latent, define_model
+from kvplan.define import Experts, Latent, Recurrent, define_model
 from kvplan.errors import InputError, KvplanError
 from kvplan.importer import import_config
 from kvplan.model import Model
 from kvplan.presets import dump_toml, list_models, load_model, model_from_table, model_to_table, parse_toml
-from kvplan.sizes import sizes_of, varying
+from kvplan.sizes import STATE_SIZES, sizes_of, varying
 from kvplan.variant import order_of, variant, with_num_params
 from tests.make_model_presets import companion_of, config_of, read_rows
 
@@ -64,6 +64,8 @@ def other_value(name: str, value: Any, model: Model) -> Any:
         return value + order_of(model.layers).period
     if name == "num_kv_heads":
         return 1 if value > 1 else None
+    if name == "state_groups":
+        return value // 2 or None
     if name == "num_experts_per_token":
         return value - 1 if value > 1 else value + 1
     return value * 2
@@ -273,6 +275,44 @@ def test_a_change_gives_what_defining_with_that_size_gives(changes: dict[str, An
     assert variant(define_model(**SIZES), changes) == define_model(**{**SIZES, **changes})
 
 
+STATE = Recurrent(16, 32, 64, 4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"state_heads": 8}, STATE._replace(num_heads=8)),
+        ({"state_head_dim": 64}, STATE._replace(head_dim=64)),
+        ({"state_size": 16}, STATE._replace(state_size=16)),
+        ({"state_groups": 1}, STATE._replace(num_groups=1)),
+        ({"conv_width": 3}, STATE._replace(conv_width=3)),
+        ({"attention_every": 2}, STATE._replace(attention_every=2)),
+        ({"attention_every": None}, STATE._replace(attention_every=None)),
+    ],
+)
+def test_a_change_of_recurrent_layers_gives_what_defining_with_it_gives(
+    changes: dict[str, Any], state: Recurrent
+) -> None:
+    made, defined = variant(define_model(**SIZES, recurrent=STATE), changes), define_model(**SIZES, recurrent=state)
+    assert params_by_role(made) == params_by_role(defined)
+    assert [layer.cache for layer in made.layers] == [layer.cache for layer in defined.layers]
+
+
+def test_recurrent_layers_take_the_place_of_attention() -> None:
+    sizes = dict(zip(STATE_SIZES, STATE, strict=False))
+    made = variant(define_model(**SIZES), {**sizes, "attention_every": 4})
+    assert params_by_role(made) == params_by_role(define_model(**SIZES, recurrent=STATE))
+    assert [layer.cache.kind for layer in made.layers] == ["recurrent", "recurrent", "recurrent", "full"] * 2
+
+
+def test_a_wider_state_changes_the_state_and_its_projections_alone() -> None:
+    preset = load_model("mamba2-2.7b")  # 64 layers, 80 heads of 64, state 128, one group, fp16
+    made = variant(preset, {"state_size": 256})
+    more = 2 * 128  # channels: one group, an input and an output of the state each
+    assert changed_roles(preset, made) == {"recurrent": 64 * more * 2560, "recurrent_state": 64 * more * 5}
+    assert made.cache_bytes(1) - preset.cache_bytes(1) == 64 * (80 * 64 * 128 * 4 + more * 4 * 2)
+
+
 @pytest.mark.parametrize(
     ("changes", "experts"),
     [
@@ -312,6 +352,12 @@ KEYS = {
     "qk_nope_head_dim": ("qk_nope_head_dim",),
     "v_head_dim": ("v_head_dim",),
     "q_lora_rank": ("q_lora_rank",),
+    "state_heads": ("mamba_num_heads", "linear_num_value_heads"),
+    "state_head_dim": ("mamba_head_dim", "linear_value_head_dim"),
+    "state_size": ("ssm_state_size", "linear_key_head_dim"),
+    "state_groups": ("n_groups", "linear_num_key_heads"),
+    "conv_width": ("conv_kernel", "linear_conv_kernel_dim"),
+    "attention_every": ("full_attention_interval",),
 }
 """The keys of a config.json under which a size stands."""
 
@@ -343,7 +389,7 @@ def altered(row: dict[str, Any], size: str, base: Model) -> Iterator[tuple[Any, 
         return
     table, key = held[0]
     follows = size in ("hidden_size", "num_attention_heads") and sizes_of(base)["head_dim"]
-    if (follows and "head_dim" not in table) or (size == "num_layers" and "layer_types" in table):
+    if (follows and "head_dim" not in table) or (size in ("num_layers", "attention_every") and "layer_types" in table):
         return
     table[key] = other
     try:
@@ -373,7 +419,10 @@ def test_a_change_gives_what_the_importer_makes_of_the_changed_config(size: str)
     assert compared >= LEAST.get(size, 12)
 
 
-LEAST = {"num_layers": 60, "experts_every": 2, "vocab_size": 150, "num_kv_heads": 100, "intermediate_size": 120}
+LEAST = {
+    "num_layers": 60, "num_kv_heads": 100, "intermediate_size": 120, "vocab_size": 150, "experts_every": 2,
+    "attention_every": 1,
+}  # fmt: skip
 """How many configs are compared at the least for a size."""
 
 
@@ -452,6 +501,11 @@ def test_the_count_alone_keeps_the_cache_and_makes_the_weights_an_estimate(name:
         ("deepseek-v3", {"num_experts": 4}, "num_experts_per_token is 8; it must be from 1 to 4"),
         ("deepseek-v3", {"v_head_dim": None}, "v_head_dim is missing"),
         ("deepseek-v3", {"window": 100}, "window is 100; .* has no full attention"),
+        ("mamba2-2.7b", {"state_heads": None}, "state_heads is missing; recurrent layers need it"),
+        ("mamba2-2.7b", {"state_groups": 3}, "state_groups is 3, which does not divide state_heads 80"),
+        ("mamba2-2.7b", {"attention_every": 3}, "attention_every is 3; Mamba 2 2.7B has no attention layer to place"),
+        ("llama-3.1-8b", {"attention_every": 3}, "attention_every is 3; Llama 3.1 8B has no recurrent layers"),
+        ("llama-3.1-8b", {"state_heads": 8}, "state_head_dim is missing"),
         ("mixtral-8x7b", {"num_dense_layers": 2}, "intermediate_size is missing; layers without experts"),
         (
             "mixtral-8x7b",

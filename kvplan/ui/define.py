@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from kvplan.define import Experts, Latent, define_model
+from kvplan.define import Experts, Latent, Recurrent, define_model
 from kvplan.errors import InputError, KvplanError
 from kvplan.library import GPU as GPU_KIND
 from kvplan.library import MODEL as MODEL_KIND
@@ -15,7 +15,7 @@ from kvplan.library import NODE as NODE_KIND
 from kvplan.library import kind_of, read_preset, scenario_of
 from kvplan.model import Model
 from kvplan.presets import dump_toml, model_to_table
-from kvplan.sizes import kept_parts, sizes_of, varying
+from kvplan.sizes import STATE_SIZES, kept_parts, sizes_of, varying
 from kvplan.ui import words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.define_gpu import ask_gpu, use_gpu
@@ -65,13 +65,27 @@ LATENT = (
     Size("v_head_dim", "Value width"),
     Size("q_lora_rank", "Query latent rank", None, "Empty: queries are projected directly."),
 )
-ALL_SIZES = (*SHAPE, *SIZES, *WINDOW, *EXPERTS, *LATENT)
+STATE = (
+    Size("state_heads", "State heads", None, "Heads of a Mamba-2 state, or value heads of a gated delta rule."),
+    Size("state_head_dim", "State head dimension", None, "Values of one head."),
+    Size("state_size", "State size", None, "For each value of a head; the key width of a gated delta rule."),
+    Size("state_groups", "State groups", None, "Groups of heads that share inputs; key heads of a gated delta rule."),
+    Size("conv_width", "Convolution width", None, "Inputs that the convolution before the state sees."),
+    Size(
+        "attention_every",
+        "Attention every n-th layer",
+        None,
+        "4 for three recurrent layers and one of attention. Empty: none has attention, or the preset's own order.",
+    ),
+)
+ALL_SIZES = (*SHAPE, *SIZES, *WINDOW, *EXPERTS, *LATENT, *STATE)
 FIRST_NAME = "My 3B"
-OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts", "num_dense_layers", "experts_every"})
-MIXTURE, SLIDING, LATENTS = "Mixture of experts", "Sliding window", "Latent attention"
-FOLDED = {
-    size.name: title for title, sizes in ((MIXTURE, EXPERTS), (SLIDING, WINDOW), (LATENTS, LATENT)) for size in sizes
-}
+OPTIONAL = frozenset({"q_lora_rank", "num_shared_experts", "num_dense_layers", "experts_every", "attention_every"})
+MIXTURE, SLIDING, LATENTS, RECURRENT = (
+    "Mixture of experts", "Sliding window", "Latent attention", "Recurrent layers: Mamba-2, linear attention",
+)  # fmt: skip
+FOLDS = {MIXTURE: EXPERTS, SLIDING: WINDOW, LATENTS: LATENT, RECURRENT: STATE}
+FOLDED = {size.name: title for title, sizes in FOLDS.items() for size in sizes}
 """The part of the form under which a field is found, for those that may be out of sight."""
 
 BILLIONS = "Parameters in billions"
@@ -144,6 +158,7 @@ def ask_model() -> None:
     slots |= _ask_count() if how == BY_COUNT else _ask_weights()
     slots |= ask_folded(SLIDING, WINDOW)
     slots |= ask_folded(LATENTS, LATENT)
+    slots |= ask_folded(RECURRENT, STATE)
     finish_model(slots, base)
 
 
@@ -224,7 +239,7 @@ def _say_varying(slots: Mapping[str, Any], base: Model) -> None:
 def wanted_model(state: Any, base: Model | None) -> Model:
     """The model of the form. Raises KvplanError with the field at fault."""
     by_count = state.get(own_key("how")) == BY_COUNT
-    shown = (*SHAPE, *WINDOW, *LATENT, *(() if by_count else (*SIZES, *EXPERTS)))
+    shown = (*SHAPE, *WINDOW, *LATENT, *STATE, *(() if by_count else (*SIZES, *EXPERTS)))
     given = {size.name: state.get(own_key(size.name)) for size in shown}
     name = state[own_key("name")]
     if base is None:
@@ -241,9 +256,13 @@ def wanted_sizes(given: Mapping[str, Any], state: Any) -> dict[str, Any]:
             raise InputError(f"{size.name} is missing; give a whole number from 1 up")
     plain = {size.name: given[size.name] for size in (*SHAPE, *WINDOW, *SIZES) if size.name in given}
     if state.get(own_key("how")) == BY_COUNT:
-        return {**plain, "num_params": billions(state[own_key("billions")]), "latent": _latent(given)}
+        return {**plain, "num_params": billions(state[own_key("billions")]), **_mixers(given)}
     tied = bool(state.get(own_key("tied")))
-    return {**plain, "tied_embeddings": tied, "experts": _experts(given), "latent": _latent(given)}
+    return {**plain, "tied_embeddings": tied, "experts": _experts(given), **_mixers(given)}
+
+
+def _mixers(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"latent": _latent(given), "recurrent": _recurrent(given)}
 
 
 def billions(value: float | None) -> int:
@@ -273,6 +292,14 @@ def _latent(given: Mapping[str, Any]) -> Latent | None:
     _require(LATENT, given, "latent attention")
     ranks: dict[str, Any] = {size.name: given[size.name] or None for size in LATENT}
     return Latent(**ranks)
+
+
+def _recurrent(given: Mapping[str, Any]) -> Recurrent | None:
+    if not any(given[size.name] for size in STATE):
+        return None
+    _require(STATE, given, "a recurrent layer")
+    sizes = {field: given[name] for name, field in STATE_SIZES.items()}
+    return Recurrent(**sizes, attention_every=given["attention_every"] or None)
 
 
 def _require(sizes: tuple[Size, ...], given: Mapping[str, Any], what: str) -> None:

@@ -24,7 +24,8 @@ VIEWS = {
         "own_tied", "own_num_experts", "own_num_experts_per_token", "own_expert_intermediate_size",
         "own_num_shared_experts", "own_num_dense_layers", "own_experts_every", "own_window",
         "own_full_attention_every", "own_kv_lora_rank", "own_qk_rope_head_dim", "own_qk_nope_head_dim",
-        "own_v_head_dim", "own_q_lora_rank",
+        "own_v_head_dim", "own_q_lora_rank", "own_state_heads", "own_state_head_dim", "own_state_size",
+        "own_state_groups", "own_conv_width", "own_attention_every",
     },
     ("define", "define", "a GPU"): {
         "define", "start_gpu", "own_gpu_name", "own_usable_bytes", "own_usable_low", "own_usable_high", "own_basis",
