@@ -15,7 +15,7 @@ import pandas as pd
 from kvplan.explain import StripSegment, bytes_by_role
 from kvplan.model import ROLES
 from kvplan.plan import MemoryPlan
-from kvplan.units import MAX_COUNT, UNIT_BYTES, format_bytes, format_exact_bytes, format_tokens
+from kvplan.units import MAX_COUNT, UNIT_BYTES, counted, format_bytes, format_exact_bytes, format_tokens
 
 Figure = dict[str, Any]
 
@@ -362,7 +362,7 @@ def _point(name: str, context: int, size: int, unit: str, color: str, symbol: st
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": f"{name}: {context:,} tokens" if ":" not in name else f"{name}, {context:,} tokens",
+        "name": f"{name}: {counted(context, 'token')}" if ":" not in name else f"{name}, {counted(context, 'token')}",
         "x": [context],
         "y": [size / UNIT_BYTES[unit]],
         "customdata": [[size, exact(size, unit)]],

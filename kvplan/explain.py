@@ -10,7 +10,7 @@ from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
 from kvplan.fleet import Lengths, UserPlan, first_full
 from kvplan.model import ROLES, Layer, Model, PlacedGroup, Stage, as_weight_format
 from kvplan.plan import MemoryPlan, Scenario
-from kvplan.units import counted, format_usd
+from kvplan.units import counted, counted_and, format_usd
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Which layers keep every token: window, latent, recurrent and shared layers keep less, and count as they are.",
@@ -69,7 +69,7 @@ def _prefix_term(p: MemoryPlan, saved: int) -> Term:
     copies, prefix = p.scenario.replica_batch_size - 1, p.scenario.shared_prefix
     return Term(
         "shared prefix, held once",
-        f"−{copies:,} copies of the {prefix:,} shared tokens, {saved // copies:,} B each",
+        f"−{counted(copies, 'copy')} of the {counted(prefix, 'shared token')}, {saved // copies:,} B each",
         -saved,
     )
 
@@ -87,8 +87,9 @@ def _window_reason(p: MemoryPlan, model: Model) -> str:
     now, then = curve.bytes_at(tokens), endless.bytes_at(tokens)
     if then == now:
         return ""
+    keep = "keeps" if windows == 1 else "keep"
     return (
-        f"{windows:,} of {counted(model.num_layers, 'layer')} keep a window only: if every layer kept every token, "
+        f"{windows:,} of {counted(model.num_layers, 'layer')} {keep} a window only: if every layer kept every token, "
         f"the cache would be {_times(then, now)}"
     )
 
@@ -101,8 +102,8 @@ def _heads_reason(p: MemoryPlan, model: Model) -> str:
     grouped = add_up(counts, rows).bytes_at(tokens)
     full = add_up([(cache.with_kv_heads(heads), count) for cache, count in counts], rows).bytes_at(tokens)
     return (
-        f"{counted(kept, 'KV head')} for {heads:,} query heads (grouped queries): with one for each (MHA), the cache "
-        f"would be {_times(full, grouped)}"
+        f"{counted(kept, 'KV head')} for {counted(heads, 'query head')} (grouped queries): with one for each (MHA), "
+        f"the cache would be {_times(full, grouped)}"
     )
 
 
@@ -112,7 +113,7 @@ def _times(then: int, now: int) -> str:
 
 def _latent_reason(p: MemoryPlan, model: Model) -> str:
     latent = sum(layer.cache.kind == "latent" for layer in model.layers)
-    return f"{counted(latent, 'layer')} keep one latent row a token for all heads" if latent else ""
+    return f"{counted_and(latent, 'layer', 'keep')} one latent row a token for all heads" if latent else ""
 
 
 def overhead_terms(p: MemoryPlan) -> tuple[Term, ...]:
@@ -280,7 +281,10 @@ def _context_line(p: MemoryPlan) -> Line | None:
     if not longest:
         return None
     last, next_one = (max(usage.total_bytes(tokens, batch) for usage in p.stages) for tokens in (longest, longest + 1))
-    how = f"{longest:,} tokens take {last:,} B, one more takes {next_one:,} B, of {p.capacity_bytes:,} B usable"
+    how = (
+        f"{counted_and(longest, 'token', 'take')} {last:,} B, one more takes {next_one:,} B, of {p.capacity_bytes:,} "
+        "B usable"
+    )
     return Line("longest context", how)
 
 

@@ -72,9 +72,11 @@ def lengths_from_list(values: Iterable[int]) -> Lengths:
     """The lengths of real requests. p95 is the smallest length that at least 95 % do not exceed. Raises InputError."""
     found = sorted(whole_number(value, "length") for value in values)
     if not 0 < len(found) <= MAX_LENGTHS:
-        raise InputError(f"the list has {len(found):,} lengths; from 1 to {MAX_LENGTHS:,} are accepted")
+        raise InputError(f"the list has {counted(len(found), 'length')}; from 1 to {MAX_LENGTHS:,} are accepted")
     rank = -(-95 * len(found) // 100)
-    return Lengths(-(-sum(found) // len(found)), found[rank - 1], found[-1], False, f"{len(found):,} given lengths")
+    return Lengths(
+        -(-sum(found) // len(found)), found[rank - 1], found[-1], False, f"{counted(len(found), 'given length')}"
+    )
 
 
 def parse_lengths(text: str) -> list[int]:

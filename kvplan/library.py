@@ -61,6 +61,7 @@ from kvplan.presets import (
     shelf,
     shipped_file,
 )
+from kvplan.units import counted
 
 Preset = Model | Gpu | Node | ScenarioPreset
 Table = Mapping[str, Any]
@@ -146,7 +147,7 @@ def parse_preset(data: bytes, file: str) -> dict[str, Any]:
     """The table of a preset file from outside. Raises PresetError where it is too large or not TOML."""
     name = shorten(file)
     if len(data) > MAX_PRESET_BYTES:
-        raise PresetError(f"{name} has {len(data):,} bytes; a preset has at most {MAX_PRESET_BYTES:,}")
+        raise PresetError(f"{name} has {counted(len(data), 'byte')}; a preset has at most {MAX_PRESET_BYTES:,}")
     _require_short_keys(data, name)
     return parse_toml(data, name)
 
@@ -725,7 +726,9 @@ def read_config_preset(data: bytes, file: str, companion: bytes | None = None) -
     from kvplan.importer.files import json_object
 
     if len(data) > MAX_CONFIG_BYTES:
-        raise PresetError(f"{shorten(file)} has {len(data):,} bytes; a config of at most {MAX_CONFIG_BYTES:,} is read")
+        raise PresetError(
+            f"{shorten(file)} has {counted(len(data), 'byte')}; a config of at most {MAX_CONFIG_BYTES:,} is read"
+        )
     name = _config_name(file)
     try:
         config = json_object(data, "config.json")
@@ -764,7 +767,7 @@ def read_zip(data: bytes) -> ZipContents:
     import zipfile
 
     if len(data) > MAX_ZIP_BYTES:
-        raise PresetError(f"the zip has {len(data):,} bytes; at most {MAX_ZIP_BYTES:,} are read")
+        raise PresetError(f"the zip has {counted(len(data), 'byte')}; at most {MAX_ZIP_BYTES:,} are read")
     if data.count(_DIRECTORY_ENTRY) > MAX_ZIP_FILES:  # before zipfile makes an object of each
         raise PresetError(f"the zip has more than {MAX_ZIP_FILES:,} files")
     try:
@@ -782,7 +785,7 @@ def _checked_members(members: list[Any]) -> list[Any]:
     if len(set(names)) < len(names):
         raise PresetError("the zip has a file twice")
     if (total := sum(item.file_size for item in members)) > MAX_ZIP_TOTAL:
-        raise PresetError(f"the zip unpacks to {total:,} bytes; at most {MAX_ZIP_TOTAL:,} are read")
+        raise PresetError(f"the zip unpacks to {counted(total, 'byte')}; at most {MAX_ZIP_TOTAL:,} are read")
     return members
 
 

@@ -16,7 +16,7 @@ from kvplan.attention import CacheCurve, LayerCache, add_up, one_kv_head_count, 
 from kvplan.dtypes import KvDtype, StorageFormat, weight_format
 from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.errors import DtypeError, InputError, ParallelError, quoted
-from kvplan.units import format_exact_bytes, whole_number
+from kvplan.units import counted, format_exact_bytes, whole_number
 
 Split = Literal["copied", "rows", "columns", "kv_heads"]
 
@@ -108,7 +108,7 @@ class WeightGroup:
         if (self.split == "kv_heads") != bool(self.kv_heads) or self.rows % (self.kv_heads or 1):
             raise InputError(
                 f"{ROLES[self.role].label}: kv_heads is {self.kv_heads}; exactly where split is kv_heads it must "
-                f"divide the {self.rows} rows"
+                f"divide the {counted(self.rows, 'row')}"
             )
 
     @property
@@ -279,7 +279,7 @@ class StoredPart(NamedTuple):
     @property
     def sentence(self) -> str:
         """The part in words, with its numbers where they are known."""
-        values = "" if self.params is None else f" of {self.params:,} values"
+        values = "" if self.params is None else f" of {counted(self.params, 'value')}"
         size = "" if self.bytes is None else f" in {format_exact_bytes(self.bytes)}"
         return f"{self.name}{values}{size}: {self.reason}"
 
@@ -503,13 +503,14 @@ class Model:
         whole_number(pipeline_parallel, "pipeline_parallel", high=MAX_GPUS)
         if pipeline_parallel > self.num_layers:
             raise ParallelError(
-                f"{self.name} has {self.num_layers} layers, too few for pipeline_parallel={pipeline_parallel}"
+                f"{self.name} has {counted(self.num_layers, 'layer')}, too few for "
+                f"pipeline_parallel={pipeline_parallel}"
             )
         for layer, _ in self.layer_runs:
             heads = layer.num_attention_heads
             if heads is not None and heads % tensor_parallel:
                 raise ParallelError(
-                    f"{self.name} has {heads} attention heads, which do not divide by tensor_parallel="
+                    f"{self.name} has {counted(heads, 'attention head')}, which do not divide by tensor_parallel="
                     f"{tensor_parallel}; choose a divisor of {heads}"
                 )
 
@@ -604,7 +605,8 @@ class Model:
         for count in sorted(heads, key=str):
             if count is not None and count % wanted:
                 raise InputError(
-                    f"num_kv_heads is {wanted}, which does not divide the {count} attention heads of {self.name}"
+                    f"num_kv_heads is {wanted}, which does not divide the {counted(count, 'attention head')} of "
+                    f"{self.name}"
                 )
         changed = {id(layer): layer.with_kv_heads(wanted) for layer in self.layers}
         return replace(self, layers=tuple(changed[id(layer)] for layer in self.layers))

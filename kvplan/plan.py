@@ -18,7 +18,7 @@ from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_name
 from kvplan.presets import largest_node, load_gpu, load_model, node_sizes, usual_node
-from kvplan.units import GIB, MAX_COUNT, TIB, counted, format_bytes, whole_number
+from kvplan.units import GIB, MAX_COUNT, TIB, counted, counted_and, format_bytes, whole_number
 
 WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
     "context_length": (1, MAX_COUNT),
@@ -102,7 +102,7 @@ class Scenario:
                 self._set(name, whole_number(getattr(self, name), name, low, high))
         if self.shared_prefix > self.held_tokens:
             raise InputError(
-                f"shared_prefix is {self.shared_prefix:,}; a sequence only holds {self.held_tokens:,} tokens"
+                f"shared_prefix is {self.shared_prefix:,}; a sequence only holds {counted(self.held_tokens, 'token')}"
             )
         if self.engine is not None:
             from kvplan.engines import engine  # a third of kvplan's import time, and few plans name an engine
@@ -514,7 +514,10 @@ def _warnings(scenario: Scenario) -> list[str]:
     found = []
     limit = scenario.model.context_limit
     if limit is not None and scenario.held_tokens > limit:
-        found.append(f"{scenario.held_tokens:,} tokens are beyond the {limit:,} that {scenario.model.name} is made for")
+        found.append(
+            f"{counted_and(scenario.held_tokens, 'token', 'are')} beyond the {limit:,} that {scenario.model.name} is "
+            "made for"
+        )
     if scenario.model.is_estimate:
         found.append(f"{scenario.model.name} is itself an estimate, and so is every figure here; its notes say why")
     if scenario.gpu.is_estimate:
@@ -543,7 +546,10 @@ def node_sentence(scenario: Scenario) -> str:
         return f"{counted(gpus, 'GPU')}: {own}a part of a node of {node:,}"
     if gpus == node:
         return f"{counted(gpus, 'GPU')}: one whole node"
-    return f"{counted(gpus, 'GPU')} on {-(-gpus // node):,} nodes of {node:,}: they need a fast network between them"
+    return (
+        f"{counted(gpus, 'GPU')} on {counted(-(-gpus // node), 'node')} of {node:,}: they need a fast network between "
+        "them"
+    )
 
 
 def _placement_warnings(scenario: Scenario) -> list[str]:
@@ -551,13 +557,17 @@ def _placement_warnings(scenario: Scenario) -> list[str]:
     if placement.expert_parallel and not model.has_experts:
         found.append(f"expert_parallel changes nothing: {model.name} has no routed experts")
     if placement.data_parallel > scenario.batch_size:
-        found.append(f"{scenario.batch_size:,} sequences leave some of the {placement.data_parallel:,} replicas idle")
+        found.append(
+            f"{counted(scenario.batch_size, 'sequence')} leave some of the "
+            f"{counted(placement.data_parallel, 'replica')} idle"
+        )
     for group, _ in model.all_groups:
         cut = placement.held(group, group.count)[1]
         divided = {"rows": group.rows, "columns": group.columns}.get(group.split)
         if divided is not None and divided % cut:
             found.append(
-                f"{divided:,} {group.split} of {ROLES[group.role].label} do not divide by {cut} GPUs: the largest part "
+                f"{divided:,} {group.split} of {ROLES[group.role].label} do not divide by {counted(cut, 'GPU')}: the "
+                "largest part "
                 "is counted, and most engines refuse to start"
             )
             break

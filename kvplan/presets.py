@@ -24,7 +24,7 @@ from kvplan.errors import InputError, KvplanError, PresetError, UnknownNameError
 from kvplan.hardware import Gpu, Node, Price
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.names import clean_name, preset_id
-from kvplan.units import whole_number
+from kvplan.units import counted, whole_number
 
 SCHEMA = 1
 MAX_FILE_BYTES = 2 * 2**20
@@ -612,7 +612,9 @@ def model_from_table(table: Table, where: str, name: str = "") -> Model:
     except InputError as error:
         raise place.error(str(error)) from None
     if stated is not None and _count(stated, place.at("num_params")) != model.num_params:
-        raise place.at("num_params").error(f"is {stated:,}; the weights in the file have {model.num_params:,} values")
+        raise place.at("num_params").error(
+            f"is {stated:,}; the weights in the file have {counted(model.num_params, 'value')}"
+        )
     return model
 
 

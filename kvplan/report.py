@@ -30,6 +30,7 @@ from kvplan.explain import cache_terms, kinds_sentence, layer_strip, overhead_te
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.share import YES_NO, to_link
 from kvplan.sweep import AS_PUBLISHED, sweep
+from kvplan.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -249,7 +250,8 @@ def sweep_html(
 def _require_showable(table: pd.DataFrame) -> None:
     if len(table) > MAX_SHOWN_ROWS:
         raise InputError(
-            f"the table has {len(table):,} rows; Markdown and HTML hold at most {MAX_SHOWN_ROWS:,}, so use CSV or JSON"
+            f"the table has {counted(len(table), 'row')}; Markdown and HTML hold at most {MAX_SHOWN_ROWS:,}, so use "
+            "CSV or JSON"
         )
 
 

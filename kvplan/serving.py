@@ -199,7 +199,7 @@ def _tensor_parallel(search: _Search) -> ServerSuggestion | None:
 
 
 def _shared_words(gpus: int, _scenario: Scenario) -> str:
-    return f"Let {gpus:,} GPUs share the model"
+    return f"Let {counted(gpus, 'GPU')} share the model"
 
 
 def _weights(search: _Search) -> ServerSuggestion | None:

@@ -38,7 +38,7 @@ from kvplan.library import (
 )
 from kvplan.names import preset_id
 from kvplan.plan import Scenario, require_scenario
-from kvplan.units import parse_bytes, parse_count
+from kvplan.units import counted, counted_and, parse_bytes, parse_count
 
 VERSION = 1
 MAX_LINK_CHARACTERS = 8_000
@@ -193,7 +193,8 @@ def query_text(fields: Mapping[str, str]) -> str:
     if len(text) >= MAX_LINK_CHARACTERS:
         carried = " and ".join(thing.noun for thing in THINGS if any(_is_key(key, thing.file_key) for key in fields))
         raise LinkError(
-            f"the link would have {len(text) + 1:,} characters and at most {MAX_LINK_CHARACTERS:,} are read: send the "
+            f"the link would have {counted(len(text) + 1, 'character')} and at most {MAX_LINK_CHARACTERS:,} are read: "
+            "send the "
             f"{carried or 'scenario'} as a preset file instead"
         )
     return text
@@ -355,10 +356,10 @@ def _and(opened: OpenedLink, troubles: Sequence[str]) -> OpenedLink:
 def _keys_of(text: str) -> tuple[dict[str, str], list[str]]:
     """The keys and values of a link, and what is wrong with it as a whole."""
     if len(text) > 2 * MAX_LINK_CHARACTERS:  # a link itself, and an address before it
-        return {}, [f"the link has {len(text):,} characters; at most {MAX_LINK_CHARACTERS:,} are read"]
+        return {}, [f"the link has {counted(len(text), 'character')}; at most {MAX_LINK_CHARACTERS:,} are read"]
     query = (text.partition("?")[2] if "?" in text else text).partition("#")[0].strip()
     if len(query) >= MAX_LINK_CHARACTERS:
-        return {}, [f"the link has {len(query):,} characters; at most {MAX_LINK_CHARACTERS:,} are read"]
+        return {}, [f"the link has {counted(len(query), 'character')}; at most {MAX_LINK_CHARACTERS:,} are read"]
     try:  # a mail or a chat may have written & as &amp;
         pairs = parse_qsl(query.replace("&amp;", "&"), keep_blank_values=True, max_num_fields=MAX_COMPARED * MAX_KEYS)
     except ValueError:
@@ -411,7 +412,7 @@ class _Reader:
         elif "v" in self.given:
             self.lacking = self._lacks()
         if others:
-            self.troubles.append(f"the link compares {len(others) + 1} scenarios; the first stands")
+            self.troubles.append(f"the link compares {counted(len(others) + 1, 'scenario')}; the first stands")
         if left := sorted(key for key in unknown if not _OTHER_KEY.fullmatch(key)):
             self.troubles.append(f"the link has the unknown key {shorten(left[0])!r}")
 
@@ -535,7 +536,7 @@ def to_comparison_link(scenarios: Sequence[Scenario]) -> str:
 def require_comparable(scenarios: Sequence[Scenario]) -> None:
     """Raises LinkError for a number of scenarios that is no comparison."""
     if not 2 <= len(scenarios) <= MAX_COMPARED:
-        raise LinkError(f"{len(scenarios)} scenarios are given; a comparison has 2 to {MAX_COMPARED}")
+        raise LinkError(f"{counted_and(len(scenarios), 'scenario', 'are')} given; a comparison has 2 to {MAX_COMPARED}")
 
 
 def compared_fields(first: Mapping[str, str], others: Sequence[Scenario]) -> dict[str, str]:

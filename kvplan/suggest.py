@@ -133,7 +133,7 @@ def _tensor_parallel(now: MemoryPlan) -> Suggestion | None:
     sizes = range(now.scenario.tensor_parallel + 1, node + 1)
     scenarios = _changed(now.scenario, "tensor_parallel", sizes)
     return _first_that_fits(
-        "tensor_parallel", ((s, f"Divide the model over {s.tensor_parallel} GPUs") for s in scenarios)
+        "tensor_parallel", ((s, f"Divide the model over {counted(s.tensor_parallel, 'GPU')}") for s in scenarios)
     )
 
 

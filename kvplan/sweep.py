@@ -21,7 +21,7 @@ from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, weight_dtype_name
 from kvplan.plan import Scenario, Usage, require_scenario, usages
 from kvplan.presets import load_gpu
-from kvplan.units import parse_axis, whole_number
+from kvplan.units import counted, parse_axis, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +163,7 @@ def _read_axes(scenario: Scenario, given: tuple[Any, ...]) -> _Axes:
     )
     rows = math.prod(len(values) for values in axes)
     if rows > MAX_ROWS:
-        raise InputError(f"the sweep has {rows:,} rows; at most {MAX_ROWS:,} are allowed, so use fewer values")
+        raise InputError(f"the sweep has {counted(rows, 'row')}; at most {MAX_ROWS:,} are allowed, so use fewer values")
     return axes
 
 
@@ -265,7 +265,8 @@ def _require_int64(stages: Sequence[Usage], tokens: int, batch: int) -> None:
     largest = max(usage.total_bytes(tokens, batch) for usage in stages)
     if largest >= 2**62:
         raise InputError(
-            f"{tokens:,} tokens of {batch:,} sequences take {largest:,} bytes, more than a table can hold exactly"
+            f"{counted(tokens, 'token')} of {counted(batch, 'sequence')} would be {largest:,} B, more than a table can "
+            "hold exactly"
         )
 
 

@@ -38,7 +38,7 @@ from kvplan.share import (
     to_link,
     written_fields,
 )
-from kvplan.units import GIB, TIB
+from kvplan.units import GIB, TIB, counted_and
 from tests.examples import LLAMA_8B, gpus, models, scenarios
 
 MODEL_PRESET = replace(LLAMA_8B, id="llama")
@@ -493,7 +493,7 @@ def test_each_side_of_a_damaged_comparison_says_its_own_trouble() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_a_comparison_has_two_to_four_sides(count: int) -> None:
-    with pytest.raises(LinkError, match=rf"{count} scenarios are given; a comparison has 2 to 4"):
+    with pytest.raises(LinkError, match=f"{counted_and(count, 'scenario', 'are')} given; a comparison has 2 to 4"):
         to_comparison_link([Scenario("llama", "card")] * count)
 
 

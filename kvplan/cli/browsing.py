@@ -14,7 +14,7 @@ from kvplan.explain import Term, kinds_sentence, layer_terms, layer_words
 from kvplan.hardware import Gpu
 from kvplan.library import GPU, MODEL, Kind, entries
 from kvplan.model import Model
-from kvplan.units import format_bytes, format_exact_bytes, format_params, parse_count
+from kvplan.units import counted, format_bytes, format_exact_bytes, format_params, parse_count
 
 
 def _list_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
@@ -132,7 +132,7 @@ def show_model(options: argparse.Namespace) -> int:
     print("\n".join(model_head(model)))
     for index, layer in enumerate(model.layers):
         print(f"  layer {index:>3}  {layer.cache.label:<24} {layer_words(layer.cache, options.kv_dtype)}")
-    print(f"\nCache of {batch:,} × {context:,} tokens in {options.kv_dtype}: {format_exact_bytes(total)}")
+    print(f"\nCache of {batch:,} × {counted(context, 'token')} in {options.kv_dtype}: {format_exact_bytes(total)}")
     for kind, count, terms in kinds:
         print("\n".join(term_lines(f"{count} × {kind}", terms)) if terms else f"{count} × {kind}: keeps nothing")
     print("\n" + "\n".join(assumption_lines() + [f"* {note}" for note in model.notes]))
@@ -145,7 +145,7 @@ def _term_to_json(term: Term) -> dict[str, Any]:
 
 def model_head(model: Model) -> list[str]:
     """What a model is, in a few lines."""
-    limit = "not stated" if model.context_limit is None else f"{model.context_limit:,} tokens"
+    limit = "not stated" if model.context_limit is None else f"{counted(model.context_limit, 'token')}"
     weights = "not known" if model.why_no_weight_bytes else format_exact_bytes(model.weight_bytes())
     return [
         f"{model.name} ({model.model_type})",

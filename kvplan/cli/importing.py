@@ -145,10 +145,10 @@ def run_verify(options: argparse.Namespace) -> int:
     rules, measured = (import_config(config, dtype=dtype, measure=way) for way in ("never", "always"))
     rows = [("parameters", rules.num_params, measured.num_params)]
     rows += [(f"cache of {n:,} tokens", rules.cache_bytes(n), measured.cache_bytes(n)) for n in LENGTHS]
-    for label, counted, seen in rows:
-        print(f"{'same' if counted == seen else 'DIFFERENT':<10}{label:<26}rules {counted:,}  measured {seen:,}")
+    for label, ours, seen in rows:
+        print(f"{'same' if ours == seen else 'DIFFERENT':<10}{label:<26}rules {ours:,}  measured {seen:,}")
     print(f"{rules.name}: {format_params(rules.num_params)} parameters, {kinds_sentence(rules)}")
-    return FITS if all(counted == seen for _, counted, seen in rows) else DOES_NOT_FIT
+    return FITS if all(ours == seen for _, ours, seen in rows) else DOES_NOT_FIT
 
 
 def _config_of(given: str) -> tuple[Path | dict[str, Any], str | None]:

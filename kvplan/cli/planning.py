@@ -21,7 +21,7 @@ from kvplan.explain import (
 )
 from kvplan.plan import MemoryPlan, Scenario, node_sentence, plan
 from kvplan.sweep import AS_PUBLISHED, sweep
-from kvplan.units import format_bytes, parse_count
+from kvplan.units import counted, format_bytes, parse_count
 
 
 def plan_options(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +109,7 @@ def plan_to_json(p: MemoryPlan) -> dict[str, Any]:
 def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
     s = p.scenario
     gpus = f"{s.num_gpus} × {s.gpu.name}" if s.num_gpus > 1 else s.gpu.name
-    title = f"{s.model.name} on {gpus}: {s.batch_size:,} × {s.context_length:,} tokens, cache in {s.kv_dtype}"
+    title = f"{s.model.name} on {gpus}: {s.batch_size:,} × {counted(s.context_length, 'token')}, cache in {s.kv_dtype}"
     lying = node_sentence(s)
     blocks = [[p.sentence], [title, *([lying] if lying else [])], _part_lines(p), _limit_lines(p)]
     if with_formula:
@@ -140,9 +140,9 @@ def _limit_lines(p: MemoryPlan) -> list[str]:
     crossover = p.crossover_context_length
     floor = p.decode_floor_seconds
     return [
-        f"  largest batch      {limit(p.max_batch_size)} at {p.scenario.context_length:,} tokens",
+        f"  largest batch      {limit(p.max_batch_size)} at {counted(p.scenario.context_length, 'token')}",
         f"  longest context    {limit(p.max_context_length)} at batch {p.scenario.batch_size:,}",
-        f"  cache = weights    {'never' if crossover is None else f'from {crossover:,} tokens'}",
+        f"  cache = weights    {'never' if crossover is None else 'from ' + counted(crossover, 'token')}",
         f"  bytes per token    {bytes_per_token(p.bytes_per_token)} a sequence, once windows are full",
         f"  decode floor       {_floor_words(floor)}",
     ]

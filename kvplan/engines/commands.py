@@ -12,6 +12,7 @@ from kvplan.engines.offload import layers_on_gpu
 from kvplan.engines.support import CACHE_WORDS, PLAIN_WORDS, TRANSFORMERS, default_cache_dtype
 from kvplan.errors import InputError
 from kvplan.model import as_weight_format
+from kvplan.units import counted
 
 _REPOSITORY = re.compile(r"huggingface\.co/([\w.-]{1,96}/[\w.-]{1,96})")
 
@@ -41,11 +42,12 @@ def python_call(launch: Launch) -> str:
     gpus, dtype = launch.placement.tensor_parallel, CACHE_WORDS[launch.engine][launch.kv.name]
     spread = 'tp_plan="auto"' if gpus > 1 else 'device_map="cuda"'
     static = ', cache_implementation="static"' if launch.engine == "transformers-static" else ""
+    tokens = counted(launch.context_length, "token")
     lines = [
         *([f"# torchrun --nproc-per-node {gpus} this_file.py"] if gpus > 1 else []),
         "from transformers import AutoModelForCausalLM",
         f'model = AutoModelForCausalLM.from_pretrained("{repository(launch)}", dtype="{dtype}", {spread})',
-        f"# inputs: {launch.batch_size:,} prompts, prompt and answer of at most {launch.context_length:,} tokens",
+        f"# inputs: {counted(launch.batch_size, 'prompt')}, prompt and answer of at most {tokens}",
         f"model.generate(**inputs, max_length={launch.context_length}{static})",
     ]
     return "\n".join(lines)

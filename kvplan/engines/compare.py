@@ -13,7 +13,7 @@ from kvplan.engines.registry import engine_capacity
 from kvplan.errors import InputError, KvplanError
 from kvplan.hardware import Gpu
 from kvplan.model import Model, Placement
-from kvplan.units import format_bytes
+from kvplan.units import counted, format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ _OTHER_SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("the line is printed by the older rule", {"engine_version": "0.20"}),
     ("the line is printed by the newer rule", {"engine_version": "0.21"}),
     ("blocks of 64 tokens", {"block_size": 64}),
-    *((f"sequences are spread over {count} GPUs", {"context_parallel": count}) for count in (2, 4, 8)),
+    *((f"sequences are spread over {counted(count, 'GPU')}", {"context_parallel": count}) for count in (2, 4, 8)),
     *((f"tensor parallelism is {count}", {"tensor_parallel": count}) for count in (1, 2, 4, 8)),
 )
 """What logs most often do not say: each is tried, and the first that gives the printed figure is the likeliest."""

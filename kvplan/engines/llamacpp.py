@@ -13,7 +13,7 @@ from kvplan.engines.capacity import EngineCapacity, Request, longest_context, ra
 from kvplan.engines.layers import StateRule, members
 from kvplan.errors import InputError, UnknownNameError
 from kvplan.model import Layer, Model
-from kvplan.units import MIB, whole_number
+from kvplan.units import MIB, counted, whole_number
 
 PAD = 256
 """Cells come in multiples of this in newer builds."""
@@ -227,8 +227,8 @@ def capacity(request: Request, options: LlamaCppOptions) -> EngineCapacity:
 
 def _note(needed: int, tokens: int, options: LlamaCppOptions) -> str:
     types = f"K as {options.type_k} and V as {options.type_v}"
-    slots = f"each of {options.slots} slots" if options.slots > 1 else "one slot"
-    return f"all is allocated at the start: {needed / MIB:.2f} MiB for {tokens:,} tokens in {slots}, {types}"
+    slots = f"each of {counted(options.slots, 'slot')}" if options.slots > 1 else "one slot"
+    return f"all is allocated at the start: {needed / MIB:.2f} MiB for {counted(tokens, 'token')} in {slots}, {types}"
 
 
 def ollama_context(num_ctx: int, num_parallel: int) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvplan.engines.capacity import Version, ceil_div
 from kvplan.errors import InputError
 from kvplan.model import Layer, Model
-from kvplan.units import GIB
+from kvplan.units import GIB, counted
 
 COUNTS_GRAPHS = (0, 21)
 """vLLM takes CUDA graphs out of the pool from here; before, they came from what the fraction leaves unused."""
@@ -102,7 +102,8 @@ def activation_peak(
         typical=forward + sampled if rule.together else apart,
         high=forward + entries * SORTED_LOGITS_BYTES,
         source=(
-            f"{batched_tokens:,} tokens through the widest layer, and {max_num_seqs:,} rows of logits at "
+            f"{counted(batched_tokens, 'token')} through the widest layer, and {counted(max_num_seqs, 'row')} of "
+            "logits at "
             f"{rule.logits_bytes} to {SORTED_LOGITS_BYTES} B an entry, as public start-up logs show; "
             "the towers of image models come on top"
         ),
@@ -121,7 +122,8 @@ def compute_buffer(model: Model, gpus: int, ubatch: int = 512) -> Overhead:
         typical=gpus * logits * typical // 100,
         high=gpus * logits * high // 100,
         source=(
-            f"the logits of {ubatch:,} tokens in 32 bit on each GPU, times {low / 100:.2f}, {typical / 100:.2f} and "
+            f"the logits of {counted(ubatch, 'token')} in 32 bit on each GPU, times {low / 100:.2f}, "
+            f"{typical / 100:.2f} and "
             f"{high / 100:.2f}: smallest, median and 90th percentile of {count} public llama.cpp logs"
         ),
     )

@@ -12,7 +12,7 @@ from kvplan.engines.capacity import EngineCapacity, Request, checked_request, tr
 from kvplan.engines.support import LABELS, default_cache_dtype, require_cache_dtype, require_placed
 from kvplan.errors import InputError, UnknownNameError, quoted, shorten
 from kvplan.model import Model, Placement
-from kvplan.units import whole_number
+from kvplan.units import counted, whole_number
 
 
 class Engine(NamedTuple):
@@ -153,8 +153,8 @@ def _of_replicas(found: EngineCapacity, replicas: int) -> EngineCapacity:
     if replicas == 1:
         return found
     note = (
-        f"each of {replicas:,} replicas has such a cache of its own and prints its own lines: "
-        f"{found.tokens * replicas:,} tokens in all"
+        f"each of {counted(replicas, 'replica')} has such a cache of its own and prints its own lines: "
+        f"{counted(found.tokens * replicas, 'token')} in all"
     )
     return replace(found, replicas=replicas, notes=(*found.notes, note))
 

@@ -18,7 +18,7 @@ from kvplan.engines.layers import CacheSpec, StateRule, index_notes, layer_specs
 from kvplan.errors import InputError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import Layer, Stage
-from kvplan.units import GIB, MIB
+from kvplan.units import GIB, MIB, counted
 
 PAGE_SIZE = 1
 SPARSE_PAGE_SIZE = 64
@@ -155,12 +155,13 @@ def _notes(request: Request, cells: Cells, swa_ratio: Fraction, tokens: int, sta
     found = index_notes(request.model, request.kv)
     if cells.window and cells.full:
         found.append(
-            f"window layers have a pool of their own of {int(tokens * swa_ratio):,} tokens: a long prompt "
+            f"window layers have a pool of their own of {counted(int(tokens * swa_ratio), 'token')}: a long prompt "
             "can fill it before the full one"
         )
     if cells.state:
         found.append(
-            f"recurrent state has a pool of its own: {state_pool // cells.state:,} sequences of {cells.state:,} B"
+            f"recurrent state has a pool of its own: {counted(state_pool // cells.state, 'sequence')} of "
+            f"{cells.state:,} B"
         )
     if request.model.dtype is None:
         found.append("the config states no dtype: 16 bits a value are counted for what is not quantized")

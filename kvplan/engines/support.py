@@ -12,6 +12,7 @@ from kvplan.engines.capacity import compute_dtype, parse_version
 from kvplan.engines.llamacpp import CACHE_TYPES
 from kvplan.errors import InputError, shorten
 from kvplan.model import ROLES, Model, Placement, WeightGroup, as_weight_format
+from kvplan.units import counted
 
 LABELS = {
     "vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "ollama": "Ollama", "ik_llama.cpp": "ik_llama.cpp",
@@ -147,14 +148,17 @@ def _cut_sentence(engine: str, group: WeightGroup, storage: StorageFormat, place
     cut, label = placement.held(group, group.count)[1], ROLES[group.role].label
     divided = {"rows": group.rows, "columns": group.columns}.get(group.split, cut)
     if divided % cut and group.role in UNDIVIDED_ROLES:
-        return f"{LABELS[engine]} does not start: {divided:,} {group.split} of {label} do not divide by {cut} GPUs"
+        return (
+            f"{LABELS[engine]} does not start: {divided:,} {group.split} of {label} do not divide by "
+            f"{counted(cut, 'GPU')}"
+        )
     rows, columns = group.shape_per_gpu(cut)
     for scale in _tiles(storage) if cut > 1 and columns > 1 else ():
         size, tile = (columns, scale.columns) if group.split == "columns" else (rows, scale.rows)
         if group.split != "copied" and tile and size % tile:
             return (
                 f"{LABELS[engine]} does not start: {label} in {storage.name} would be cut to {size:,} rows or columns "
-                f"on each of {cut} GPUs, which does not divide by its blocks of {tile}; use fewer GPUs, or "
+                f"on each of {counted(cut, 'GPU')}, which does not divide by its blocks of {tile}; use fewer GPUs, or "
                 "expert_parallel"
             )
     return ""

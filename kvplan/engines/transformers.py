@@ -9,6 +9,7 @@ from kvplan.dtypes import KvDtype
 from kvplan.dtypes import kv_dtype as as_kv_dtype
 from kvplan.engines.capacity import EngineCapacity, Request, longest_context, ratio
 from kvplan.model import Model
+from kvplan.units import counted
 
 BytesOf = Callable[[Model, int, int, KvDtype, int], int]
 
@@ -69,5 +70,7 @@ def _capacity(request: Request, engine: str, bytes_of: BytesOf, note: str) -> En
         request_blocks=1,
         block_size=request.max_model_len,
         longest_context=longest,
-        notes=(f"there are no blocks: a block here is one sequence of {request.max_model_len:,} tokens; {note}",),
+        notes=(
+            f"there are no blocks: a block here is one sequence of {counted(request.max_model_len, 'token')}; {note}",
+        ),
     )

@@ -35,7 +35,7 @@ from kvplan.engines.vllm_pages import (
 from kvplan.errors import InputError
 from kvplan.hardware import Gpu
 from kvplan.model import Layer, Model
-from kvplan.units import GIB
+from kvplan.units import GIB, counted
 
 NEWEST = (0, 33)
 CAPACITY_LINE = (0, 21)
@@ -236,13 +236,15 @@ def _notes(request: Request, options: VllmOptions, layout: Layout, version: Vers
             + ("it is max_concurrency times max_model_len" if version >= CAPACITY_LINE else "it divides by the groups")
         )
     if layout.phantom_layers:
-        found.append(f"groups are filled up with {layout.phantom_layers} layers that hold nothing")
+        found.append(f"groups are filled up with {counted(layout.phantom_layers, 'empty layer')}")
     if kinds & {"window", "chunk"} and request.max_num_batched_tokens is None:
         found.append(
             f"window layers reserve for max_num_batched_tokens, which is not given: {ASSUMED_BATCHED_TOKENS} is assumed"
         )
     if request.context_parallel > 1:
-        found.append(f"tokens are spread over {request.context_parallel} GPUs: each holds its share of a sequence")
+        found.append(
+            f"tokens are spread over {counted(request.context_parallel, 'GPU')}: each holds its share of a sequence"
+        )
     if kinds == {"full"} and _has_windows(request.model):
         found.append("window layers are paged like full attention: the hybrid cache manager is off")
     if "state" in kinds and not request.model.model_type.startswith(FLOAT32_STATES) and options.state_dtype is None:

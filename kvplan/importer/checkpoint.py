@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvplan.errors import ConfigError, shorten
 from kvplan.importer.headers import INDEX_NAME, MAX_PARTS
+from kvplan.units import counted
 
 CONFIG, COMPANION = "config.json", "hf_quant_config.json"
 
@@ -38,5 +39,7 @@ def find_checkpoint(folder: Path) -> Checkpoint:
         raise ConfigError(f"{name} holds no {CONFIG} and no GGUF file; a checkpoint's folder has one of them")
     stems = {path.name.rpartition("-of-")[0].rpartition("-")[0] or path.name for path in ggufs}
     if len(stems) > 1:
-        raise ConfigError(f"{name} holds {len(stems)} GGUF models; name one, such as {shorten(ggufs[0].name)}")
+        raise ConfigError(
+            f"{name} holds {counted(len(stems), 'GGUF model')}; name one, such as {shorten(ggufs[0].name)}"
+        )
     return Checkpoint(None, None, None, ggufs[0])

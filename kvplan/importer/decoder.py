@@ -14,6 +14,7 @@ from kvplan.blocks import Groups, QkNorm, attention, embedding, gated_mlp, lm_he
 from kvplan.errors import shorten
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted, counted_and
 
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "n_embed")
@@ -108,7 +109,9 @@ def read_kv_heads(view: ConfigView, heads: int) -> int:
     """num_key_value_heads; null means one for each of `heads`, and so does an absent key without class default."""
     kv_heads = heads if is_null(view, "num_key_value_heads") else view.integer("num_key_value_heads", default=heads)
     if heads % kv_heads:
-        raise view.error(f"{heads} attention heads are not a multiple of {kv_heads} KV heads")
+        raise view.error(
+            f"{counted_and(heads, 'attention head', 'are')} not a multiple of {counted(kv_heads, 'KV head')}"
+        )
     return int(kv_heads)
 
 
@@ -116,7 +119,9 @@ def read_head_dim(view: ConfigView, hidden: int, heads: int) -> int:
     """head_dim where the config or its class states one, else (or null) hidden / heads, which must be whole."""
     stated = 0 if is_null(view, "head_dim") else view.integer("head_dim", default=0, low=0)
     if not stated and hidden % heads:
-        raise view.error(f"hidden_size {hidden} is not a multiple of {heads} attention heads, and head_dim is absent")
+        raise view.error(
+            f"hidden_size {hidden} is not a multiple of {counted(heads, 'attention head')}, and head_dim is absent"
+        )
     return int(stated) or hidden // heads
 
 
@@ -216,7 +221,9 @@ def layer_windows(
     """
     types = view.texts("layer_types", default=None, choices=("full_attention", "sliding_attention"))
     if types is not None and len(types) != num_layers:
-        raise view.error(f"layer_types has {len(types)} entries; {num_layers}, one for each layer, are needed")
+        raise view.error(
+            f"layer_types has {counted(len(types), 'entry')}; {num_layers}, one for each layer, are needed"
+        )
     sliding = [otherwise(i) if types is None else types[i] == "sliding_attention" for i in range(num_layers)]
     if window is None and any(sliding):
         raise view.error("sliding_window is absent, but some layers have one")

@@ -25,7 +25,7 @@ from kvplan.importer.headers import Beginning
 from kvplan.importer.unloaded import NOT_LOADED, PREDICTING
 from kvplan.model import Layer, Model, StoredPart
 from kvplan.names import clean_name
-from kvplan.units import format_exact_bytes
+from kvplan.units import counted, counted_and, format_exact_bytes
 
 MAX_LAYERS = 10_000
 MAX_PARTS = 10_000
@@ -85,13 +85,13 @@ def _whole_or(value: object, default: int) -> int:
 def _missing(headers: Sequence[GgufHeader], count: int) -> str:
     """Which parts of a split file are not there, in words."""
     if count == 1:
-        return f"{len(headers):,} files are given, of which it needs no other"
+        return f"{counted_and(len(headers), 'file', 'are')} given, of which it needs no other"
     given = {_whole_or(header.keys.get("split.no"), 0) for header in headers}
     missing = [f"{number + 1:05d}-of-{count:05d}" for number in range(count) if number not in given]
     if not missing:
-        return f"it is split into {count:,} parts, and {len(headers):,} files are given"
+        return f"it is split into {counted(count, 'part')}, and {counted_and(len(headers), 'file', 'are')} given"
     more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
-    return f"it is one of {count:,} parts; also needed: {', '.join(missing[:3])}{more}"
+    return f"it is one of {counted(count, 'part')}; also needed: {', '.join(missing[:3])}{more}"
 
 
 # ------------------------------------------------------------------------------------------------------------ files
@@ -126,7 +126,7 @@ def _all_tensors(headers: Sequence[GgufHeader]) -> tuple[GgufTensor, ...]:
         count, number = header.keys.get("split.count", 1) or 1, header.keys.get("split.no", 0)
         if isinstance(count, int) and count > len(headers):
             raise ConfigError(
-                f"{header.where}: it is one of {count:,} parts; all are needed, with names that end in "
+                f"{header.where}: it is one of {counted(count, 'part')}; all are needed, with names that end in "
                 "-00001-of-00002.gguf and so on"
             )
         if count != len(headers) or number != index:
@@ -137,7 +137,9 @@ def _all_tensors(headers: Sequence[GgufHeader]) -> tuple[GgufTensor, ...]:
     tensors = tuple(tensor for header in headers for tensor in header.tensors)
     expected = headers[0].keys.get("split.tensors.count", len(tensors))
     if len(tensors) != expected or not tensors:
-        raise ConfigError(f"{headers[0].where}: {len(tensors):,} tensors are listed; {quoted(expected)} are announced")
+        raise ConfigError(
+            f"{headers[0].where}: {counted_and(len(tensors), 'tensor', 'are')} listed; {quoted(expected)} are announced"
+        )
     if len({tensor.name for tensor in tensors}) < len(tensors) or len(tensors) > MAX_TENSORS:
         raise ConfigError(f"{headers[0].where}: two parts hold the same tensor, or there are over {MAX_TENSORS:,}")
     return tensors
@@ -192,7 +194,9 @@ def _plans(keys: GgufKeys) -> tuple[Sequence[LayerPlan], int]:
     stated = keys.integer("block_count")
     drafting = keys.integer("nextn_predict_layers", 0, low=0)
     if stated > MAX_LAYERS or drafting >= stated:
-        raise keys.error(f"{stated:,} layers with {drafting:,} for drafting; 1 to {MAX_LAYERS:,} layers are possible")
+        raise keys.error(
+            f"{counted(stated, 'layer')} with {drafting:,} for drafting; 1 to {MAX_LAYERS:,} layers are possible"
+        )
     plans = RULES[keys.architecture](read_sizes(keys, stated))[: stated - drafting]
     keys.integer("context_length", None)
     keys.refuse_unread()
@@ -234,7 +238,7 @@ def _embedding(keys: GgufKeys, outer: Sequence[GgufTensor]) -> GgufTensor:
     if found.shape[0] != hidden or found.shape[1] < min(vocab, listed):
         raise keys.error(
             f"token_embd.weight is {found.shape[0]:,} x {found.shape[1]:,}; embedding_length is {hidden:,} and there "
-            f"are {min(vocab, listed):,} tokens"
+            f"are {counted(min(vocab, listed), 'token')}"
         )
     return found
 
@@ -264,7 +268,7 @@ def _storage_notes(tensors: Sequence[GgufTensor]) -> tuple[str, ...]:
         sizes[tensor.storage.name.removeprefix("gguf_")] += tensor.bytes
     parts = ", ".join(f"{name} {format_exact_bytes(size)}" for name, size in sizes.most_common(4))
     more = f" and {len(sizes) - 4} further types" if len(sizes) > 4 else ""
-    return (f"weights are the {len(tensors):,} tensors of the file's header: {parts}{more}",)
+    return (f"weights are the {counted(len(tensors), 'tensor')} of the file's header: {parts}{more}",)
 
 
 def _layer_notes(keys: GgufKeys) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from kvplan.errors import ConfigError, UnsupportedConfigError, quoted, shorten
 from kvplan.importer.gguf_reader import GgufHeader, Values
+from kvplan.units import counted
 
 Missing = TypeVar("Missing")
 _REQUIRED: Any = object()
@@ -83,7 +84,8 @@ class GgufKeys:
     def _entries(self, name: str, found: Values, layers: int) -> tuple[int | float | bool, ...]:
         if found.entries is None or found.length != layers:
             raise self.error(
-                f"{self.architecture}.{name} has {found.length:,} entries; {layers:,} numbers, one a layer, are needed"
+                f"{self.architecture}.{name} has {counted(found.length, 'entry')}; {counted(layers, 'number')}, one a "
+                "layer, are needed"
             )
         return found.entries
 

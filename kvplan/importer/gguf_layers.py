@@ -28,6 +28,7 @@ from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.importer.gguf_keys import GgufKeys
 from kvplan.importer.gguf_reader import GgufTensor
 from kvplan.importer.gguf_tensors import LayerHeads, base_name
+from kvplan.units import counted
 
 FP32 = WEIGHT_FORMATS["fp32"]
 LLAMA4_CHUNK = 8192
@@ -82,7 +83,9 @@ class Sizes:
         kv_heads = self.kv_heads[index]
         heads = self.heads[index] if kv_heads else 0
         if heads % (kv_heads or 1):
-            raise self.keys.error(f"layer {index} has {heads} heads, not a multiple of its {kv_heads} KV heads")
+            raise self.keys.error(
+                f"layer {index} has {counted(heads, 'head')}, not a multiple of its {counted(kv_heads, 'KV head')}"
+            )
         return LayerHeads(heads, kv_heads, key, value, False, self.experts, self.experts_used)
 
     def no_heads(self, recurrent: bool) -> LayerHeads:
@@ -118,7 +121,7 @@ def _attention(sizes: Sizes, index: int, make: Kind, lengths: tuple[int, int]) -
     if not heads.kv_heads:
         return LayerPlan(NoCache(), heads)
     if not heads.heads:
-        raise sizes.keys.error(f"layer {index} has {heads.kv_heads} KV heads and no attention heads")
+        raise sizes.keys.error(f"layer {index} has {counted(heads.kv_heads, 'KV head')} and no attention heads")
     key, value = lengths
     cache = make(heads.kv_heads, key, None if value == key else value)
     needs = (("attn_k", sizes.hidden, heads.kv_heads * key),)
@@ -321,7 +324,9 @@ def _read_ssm(sizes: Sizes) -> _Ssm:
 def _headed_ssm(sizes: Sizes) -> _Ssm:
     found = _read_ssm(sizes)
     if found.inner % found.heads:
-        raise sizes.keys.error(f"ssm.inner_size {found.inner:,} is not a multiple of its {found.heads:,} heads")
+        raise sizes.keys.error(
+            f"ssm.inner_size {found.inner:,} is not a multiple of its {counted(found.heads, 'head')}"
+        )
     return found
 
 
@@ -450,7 +455,7 @@ def _check_value(keys: GgufKeys, index: int, plan: LayerPlan, shapes: dict[str, 
     expected = plan.heads.kv_heads * plan.heads.value_length
     rows = prod(shapes.get("attn_v", (1, expected))[1:])
     if plan.needs and plan.heads.kv_heads and rows != expected:
-        raise keys.error(f"attn_v of layer {index} has {rows:,} rows; its heads make {expected:,}")
+        raise keys.error(f"attn_v of layer {index} has {counted(rows, 'row')}; its heads make {expected:,}")
 
 
 _FULL = (

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 from kvplan.dtypes import WEIGHT_FORMATS, StorageFormat
 from kvplan.errors import ConfigError, DtypeError, UnsupportedConfigError, shorten
-from kvplan.units import MIB
+from kvplan.units import MIB, counted
 
 MAX_HEADER_BYTES = 512 * MIB
 MAX_TENSORS = 20_000
@@ -293,6 +293,6 @@ def _check_layout(source: _Source, tensors: Sequence[GgufTensor], start: int, al
         end = start + expected + tensor.bytes
         expected = _padded(expected + tensor.bytes, alignment)
     if source.file_bytes is not None and end > source.file_bytes:
-        raise source.error(f"its tensors end at byte {end:,}, but the file has {source.file_bytes:,} bytes")
+        raise source.error(f"its tensors end at byte {end:,}, but the file has {counted(source.file_bytes, 'byte')}")
     if len({tensor.name for tensor in tensors}) < len(tensors):
         raise source.error("two of its tensors have the same name")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kvplan.errors import ConfigError, UnsupportedConfigError, shorten
 from kvplan.importer.gguf_reader import GgufTensor
 from kvplan.model import ROLES, Split, WeightGroup
+from kvplan.units import counted
 
 Groups = tuple[WeightGroup, ...]
 
@@ -216,7 +217,9 @@ def _expert_matrix(where: str, use: Use, tensor: GgufTensor, heads: LayerHeads) 
     """The experts of a layer in one tensor, counted by its last dimension."""
     *shape, count = tensor.shape
     if count != heads.experts:
-        raise ConfigError(f"{where}: {shorten(tensor.name)} holds {count:,} experts; expert_count is {heads.experts:,}")
+        raise ConfigError(
+            f"{where}: {shorten(tensor.name)} holds {counted(count, 'expert')}; expert_count is {heads.experts:,}"
+        )
     one = _plain_matrix(use, GgufTensor(tensor.name, tuple(shape) or (1,), tensor.storage, 0))
     return one._replace(times=count, tensor=tensor)
 
@@ -227,8 +230,8 @@ def _fused_matrices(where: str, tensor: GgufTensor, heads: LayerHeads) -> Sequen
     parts = heads.fused_rows()
     if whole.rows != sum(rows for _, rows in parts):
         raise ConfigError(
-            f"{where}: {shorten(tensor.name)} has {whole.rows:,} rows; {heads.heads} heads and {heads.kv_heads} "
-            f"KV heads make {sum(rows for _, rows in parts):,}"
+            f"{where}: {shorten(tensor.name)} has {counted(whole.rows, 'row')}; {counted(heads.heads, 'head')} and "
+            f"{counted(heads.kv_heads, 'KV head')} would be {sum(rows for _, rows in parts):,}"
         )
     return [whole._replace(use=use, rows=rows) for use, rows in parts]
 

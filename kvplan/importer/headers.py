@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from kvplan.errors import ConfigError, quoted, shorten
 from kvplan.importer.files import is_folder, json_object, read_start
+from kvplan.units import counted
 
 MAX_INDEX_BYTES = 32 * 2**20
 """The index of DeepSeek V3 with its 91,991 tensors has 9 MiB."""
@@ -103,7 +104,7 @@ def read_folder(folder: Path) -> Index:
         return found
     if missing := set(stated.names) ^ set(found.names):
         raise ConfigError(
-            f"{shorten(folder.name)}: {INDEX_NAME} and the headers differ in {len(missing):,} names, such as "
+            f"{shorten(folder.name)}: {INDEX_NAME} and the headers differ in {counted(len(missing), 'name')}, such as "
             f"{shorten(min(missing))}"
         )
     return found
@@ -159,7 +160,8 @@ def read_beginnings(files: Sequence[Beginning]) -> Index:
     expected = {_part_name(found, number) for number in range(1, _count(found) + 1)} if found else {files[0].name}
     if missing := sorted(expected - names):
         raise ConfigError(
-            f"{shorten(files[0].name)} is one of {len(expected):,} parts, of which {len(missing):,} are missing: "
+            f"{shorten(files[0].name)} is one of {counted(len(expected), 'part')}, of which {len(missing):,} are "
+            "missing: "
             f"{shorten(', '.join(missing[:3]), 200)}"
         )
     if further := sorted(names - expected):
@@ -173,10 +175,12 @@ def read_beginning(file: Beginning) -> Index:
     length = int.from_bytes(data[:8], "little")
     most = MAX_HEADER_BYTES if size is None else min(size - 8, MAX_HEADER_BYTES)
     if len(data) < 8 or not 2 <= length <= most:
-        raise ConfigError(f"{where}: its header claims {length:,} bytes; up to {MAX_HEADER_BYTES:,} in the file can be")
+        raise ConfigError(
+            f"{where}: its header claims {counted(length, 'byte')}; up to {MAX_HEADER_BYTES:,} in the file can be"
+        )
     if len(data) < 8 + length:
         raise ConfigError(
-            f"{where}: its header has {length:,} bytes, and only the first {len(data):,} of the file came"
+            f"{where}: its header has {counted(length, 'byte')}, and only the first {len(data):,} of the file came"
         )
     found = json_object(data[8 : 8 + length], where)
     found.pop("__metadata__", None)
@@ -232,7 +236,7 @@ def _parts(path: Path) -> list[Path]:
     paths = [path.with_name(_part_name(found, number)) for number in range(1, _count(found) + 1)]
     if missing := [part.name for part in paths if not part.is_file()]:
         raise ConfigError(
-            f"{shorten(path.name)} is one of {len(paths):,} parts, of which {len(missing):,} are missing: "
+            f"{shorten(path.name)} is one of {counted(len(paths), 'part')}, of which {len(missing):,} are missing: "
             f"{shorten(', '.join(missing[:3]), 200)}"
         )
     return paths

@@ -17,6 +17,7 @@ from kvplan.dtypes import WEIGHT_FORMATS, StorageFormat
 from kvplan.errors import UnsupportedConfigError
 from kvplan.importer.decoder import MAX_LAYERS
 from kvplan.model import Split, WeightGroup
+from kvplan.units import counted_and
 
 Groups = tuple[WeightGroup, ...]
 
@@ -390,6 +391,8 @@ def _notes(layers: Sequence[Groups], outer: Groups, stack: _Stack | None, count:
     without = sum(not groups for groups in layers)
     if stack is not None and without:
         notes.append(
-            f"{without} of {count} layers keep a cache without weights of their own (the model repeats layers)"
+            f"{without} of {counted_and(count, 'layer', 'keep')} a cache without weights of their own (the model "
+            "repeats "
+            "layers)"
         )
     return tuple(notes)

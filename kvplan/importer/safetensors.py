@@ -17,7 +17,7 @@ from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import shorten
 from kvplan.importer.headers import Index, StoredTensor, read_header, read_index
 from kvplan.model import Model
-from kvplan.units import format_exact_bytes
+from kvplan.units import counted, format_exact_bytes
 
 __all__ = ["Difference", "Index", "StoredTensor", "explain_difference", "read_header", "read_index"]
 
@@ -96,15 +96,18 @@ def _by_shape(model: Model, index: Index, extras: Sequence[_Extra]) -> Iterator[
     for name, tensor in index.tensors.items():
         if name not in known:
             stored.setdefault(_plain_shape(tensor.shape), []).append(name)
-    counted: Counter[tuple[int, ...]] = Counter()
+    expected: Counter[tuple[int, ...]] = Counter()
     for group, layers in model.all_groups:
-        counted[_plain_shape((group.rows, group.columns))] += group.count * layers
-    more = [(shape, names) for shape, names in stored.items() if len(names) > counted[shape]]
+        expected[_plain_shape((group.rows, group.columns))] += group.count * layers
+    more = [(shape, names) for shape, names in stored.items() if len(names) > expected[shape]]
     for shape, names in more[:MAX_SHAPES]:
-        yield f"{len(names):,} tensors of {_spelled(shape)} are stored, {counted[shape]:,} counted: {_listed(names)}"
-    less = [(shape, count) for shape, count in counted.items() if count > len(stored.get(shape, ()))] if stored else []
+        yield (
+            f"{counted(len(names), 'tensor')} of {_spelled(shape)} stored, {expected[shape]:,} counted: "
+            f"{_listed(names)}"
+        )
+    less = [(shape, count) for shape, count in expected.items() if count > len(stored.get(shape, ()))] if stored else []
     for shape, count in less[:MAX_SHAPES]:
-        yield f"{count:,} tensors of {_spelled(shape)} are counted, {len(stored.get(shape, ())):,} stored"
+        yield f"{counted(count, 'tensor')} of {_spelled(shape)} counted, {len(stored.get(shape, ())):,} stored"
 
 
 MAX_SHAPES = 5

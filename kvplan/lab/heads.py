@@ -21,6 +21,7 @@ from kvplan.lab.limits import MAX_HEADS, check_work, token_rows, whole_number
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.reference import grouped_heads
 from kvplan.lab.variants import variant
+from kvplan.units import counted
 
 TRAINING_STEPS = 160  # seconds on one core; a twentieth of them mends most of what pooling broke
 MAX_TRAINING_STEPS = 400
@@ -50,6 +51,7 @@ def head_choices(num_attention_heads: int, head_dim: int, num_layers: int, bytes
     """Every possible number of KV heads: num_kv_heads, name, bytes_per_token, savings (H / H_kv), formula."""
     _check_group(num_attention_heads, 1)
     choices = [count for count in range(num_attention_heads, 0, -1) if num_attention_heads % count == 0]
+    layers = counted(num_layers, "layer")
     return pd.DataFrame(
         [
             {
@@ -57,7 +59,7 @@ def head_choices(num_attention_heads: int, head_dim: int, num_layers: int, bytes
                 "name": _kind_name(num_attention_heads, count),
                 "bytes_per_token": 2 * num_layers * count * head_dim * bytes_per_value,
                 "savings": num_attention_heads // count,
-                "formula": f"2 x {num_layers} layers x {count} KV heads x {head_dim} x {bytes_per_value} B",
+                "formula": f"2 x {layers} x {counted(count, 'KV head')} x {head_dim} x {bytes_per_value} B",
             }
             for count in choices
         ]
@@ -74,7 +76,7 @@ def mean_pool_kv_heads(model: TinyDecoder, num_kv_heads: int) -> TinyDecoder:
     """`model` with fewer KV heads, each the mean of those that it replaces."""
     whole_number("num_kv_heads", num_kv_heads, 1, model.shape.num_kv_heads)
     if model.shape.num_kv_heads % num_kv_heads:
-        raise InputError(f"{model.shape.num_kv_heads} KV heads cannot be pooled into {num_kv_heads} evenly")
+        raise InputError(f"{counted(model.shape.num_kv_heads, 'KV head')} cannot be pooled into {num_kv_heads} evenly")
     return _with_kv_heads(model, num_kv_heads, lambda heads: heads.view(num_kv_heads, -1, *heads.shape[1:]).mean(1))
 
 
@@ -102,7 +104,9 @@ def _check_group(num_attention_heads: int, num_kv_heads: int) -> None:
     whole_number("num_attention_heads", num_attention_heads, 1, MAX_HEADS)
     whole_number("num_kv_heads", num_kv_heads, 1, num_attention_heads)
     if num_attention_heads % num_kv_heads:
-        raise InputError(f"{num_attention_heads} query heads cannot share {num_kv_heads} KV heads evenly")
+        raise InputError(
+            f"{counted(num_attention_heads, 'query head')} cannot share {counted(num_kv_heads, 'KV head')} evenly"
+        )
 
 
 def _kind_name(heads: int, kv_heads: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kvplan.errors import InputError, UnknownNameError, shorten
+from kvplan.units import counted
 
 if TYPE_CHECKING:
     from kvplan.lab.caches import Cache
@@ -159,9 +160,9 @@ def _check_cache(cache: Cache, shape: Shape, rows: int, tokens: int) -> None:
     if shape != cache.shape:
         raise InputError("this cache was made for a model of another shape; make a new one for this model")
     if rows != len(cache.length):
-        raise InputError(f"the batch has {rows} rows, and the cache is for {len(cache.length)}")
+        raise InputError(f"the batch has {counted(rows, 'row')}, and the cache is for {len(cache.length)}")
     if tokens > cache.max_tokens:
-        raise InputError(f"a row of this cache has place for {cache.max_tokens} tokens, not for {tokens}")
+        raise InputError(f"a row of this cache has place for {counted(cache.max_tokens, 'token')}, not for {tokens}")
     check_cache_bytes(rows * tokens * shape.token_elements * cache.dtype.itemsize)
 
 

@@ -26,6 +26,7 @@ from kvplan.lab.model import TinyDecoder
 from kvplan.lab.scenarios import RowDifference, Scenario, replay, set_up
 from kvplan.lab.trial import Trial, prepare
 from kvplan.lab.variants import in_dtype
+from kvplan.units import counted
 
 LOGIC_BAR = 1e-9
 NUMBER_BAR = {"float32": 256, "float16": 8, "bfloat16": 8}  # C, in eps of the dtype
@@ -139,7 +140,7 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, with its numbers."""
-        where = f"over {len(self.rows)} rows in {self.dtype}, {self.what}"
+        where = f"over {counted(len(self.rows), 'row')} in {self.dtype}, {self.what}"
         size = f"largest difference {self.max_abs_diff:.2g} against a bar of {self.bar:.2g} ({self.gate.formula})"
         row = self.first_over_bar
         if row is not None:

@@ -18,6 +18,7 @@ from kvplan.lab.model import TinyDecoder
 from kvplan.lab.shape import Shape
 from kvplan.model import Layer, Model, WeightGroup
 from kvplan.presets import load_model
+from kvplan.units import counted
 
 PLANNER_DTYPES = {"float64": "fp32", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 CROSSOVER_PRESETS = ("llama-2-7b", "llama-3.1-8b", "llama-3.1-70b")
@@ -39,7 +40,7 @@ def model_like(model: TinyDecoder) -> Model:
     shape = model.shape
     layer = Layer(_layer_cache(shape, shape.window), _layer_weights(shape), shape.num_attention_heads)
     return Model(
-        name=f"lab decoder, {shape.num_layers} layers",
+        name=f"lab decoder, {counted(shape.num_layers, 'layer')}",
         layers=(layer,) * shape.num_layers,
         weights=_outer_weights(shape),
         dtype=weight_format(PLANNER_DTYPES[shape.dtype]),
@@ -64,7 +65,10 @@ def cache_formula(cache: Cache) -> Formula:
     total = twice * _only_cache(_layer_cache(shape, None), shape.num_layers).cache_bytes(held, 1, kv_dtype)
     width = f"({shape.head_dim} x 1 B + 4 B)" if is_int8 else f"{shape.head_dim} x {cache.dtype.itemsize} B"
     rows = held // max(columns, 1)
-    text = f"2 x {shape.num_layers} layers x {shape.num_kv_heads} KV heads x {width} x {columns} columns x {rows} rows"
+    text = (
+        f"2 x {counted(shape.num_layers, 'layer')} x {counted(shape.num_kv_heads, 'KV head')} x {width} x "
+        f"{counted(columns, 'column')} x {counted(rows, 'row')}"
+    )
     return Formula(total, text)
 
 

@@ -21,6 +21,7 @@ from kvplan.lab.generation import pad
 from kvplan.lab.kinds import cache_kind, new_cache
 from kvplan.lab.model import TinyDecoder
 from kvplan.lab.reference import AttendHead, Uncached, attend_head, uncached_generation
+from kvplan.units import counted
 
 Prompt = tuple[int, ...]
 
@@ -115,7 +116,7 @@ def scenarios(prompt: Prompt, batch: Sequence[Prompt], generations: int, drops: 
     if len(batch) > 1:
         leaves = {"first": 0, "middle": len(batch) // 2, "last": len(batch) - 1}[drops]
         keep = tuple(row for row in range(len(batch)) if row != leaves)
-        title = f"a batch of {len(batch)} rows whose {drops} row finishes first"
+        title = f"a batch of {counted(len(batch), 'row')} whose {drops} row finishes first"
         found.append(Scenario("ragged", title, (tuple(batch),), keep=keep))
     return found
 

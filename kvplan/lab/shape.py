@@ -16,6 +16,7 @@ from kvplan.lab.limits import (
     one_of,
     whole_number,
 )
+from kvplan.units import counted
 
 POSITIONS = ("rope", "learned", "none")
 
@@ -100,7 +101,8 @@ class Shape:
     def _check_heads(self) -> None:
         if self.num_attention_heads % self.num_kv_heads:
             raise InputError(
-                f"{self.num_attention_heads} query heads cannot share {self.num_kv_heads} KV heads evenly:"
+                f"{counted(self.num_attention_heads, 'query head')} cannot share "
+                f"{counted(self.num_kv_heads, 'KV head')} evenly:"
                 " num_attention_heads must be a multiple of num_kv_heads"
             )
         if self.position == "rope" and self.head_dim % 2:

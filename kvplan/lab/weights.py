@@ -25,6 +25,7 @@ from torch import Tensor
 from kvplan.errors import InputError
 from kvplan.lab.limits import DTYPES, dtype_name
 from kvplan.lab.model import TinyDecoder
+from kvplan.units import counted_and
 
 Weights = Mapping[str, Tensor]
 
@@ -150,7 +151,7 @@ def _count(weights: Weights, prefix: str) -> int:
 
 def _divide(width: int, heads: int) -> int:
     if heads < 1 or width % heads:
-        raise InputError(f"{heads} heads do not divide a width of {width}")
+        raise InputError(f"{counted_and(heads, 'head', 'do')} not divide a width of {width}")
     return width // heads
 
 

@@ -15,7 +15,7 @@ from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED, Refusal, sweep_possible
 from kvplan.ui.address import BIND
 from kvplan.ui.library import find_gpu, gpu_ids
-from kvplan.units import counted, parse_axis
+from kvplan.units import counted, counted_and, parse_axis
 
 MAX_POINTS = 20_000
 """Points of one page's sweep; more are no more than a picture can show."""
@@ -157,7 +157,9 @@ def swept(scenario: Scenario, axes: Mapping[str, list[Any]]) -> tuple[pd.DataFra
     points = math.prod(map(len, axes.values()))
     if points > MAX_POINTS:
         raise InputError(
-            f"{points:,} points are asked for; at most {MAX_POINTS:,} are drawn, so use fewer values or larger steps"
+            f"{counted_and(points, 'point', 'are')} asked for; at most {MAX_POINTS:,} are drawn, so use fewer values "
+            "or "
+            "larger steps"
         )
     layouts = math.prod(len(values) for column, values in axes.items() if column in _PLANNED_APART)
     if layouts > MAX_LAYOUTS:

@@ -42,7 +42,8 @@ def take_link() -> None:
     room = MAX_COMPARED - 1 - len(compared())
     if len(given) > room:
         said.append(
-            f"only {room} of the link's {len(given)} scenarios found room: a comparison has up to {MAX_COMPARED}"
+            f"only {room} of the link's {words.counted(len(given), 'scenario')} found room: a comparison has up to "
+            f"{MAX_COMPARED}"
         )
     for scenario in given[:room]:
         add_compared(scenario)

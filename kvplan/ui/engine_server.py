@@ -29,7 +29,7 @@ from kvplan.ui import words
 from kvplan.ui.address import BIND, ENGINE, take_scenario
 from kvplan.ui.engine_overheads import known_overheads
 from kvplan.ui.words import unit
-from kvplan.units import format_bytes, format_exact_bytes
+from kvplan.units import counted, format_bytes, format_exact_bytes
 
 MOST_OFFERED = 4
 """Cache dtypes that are offered where the plan's is not one of the engine's; its default is the first."""
@@ -157,7 +157,7 @@ def _color(held: float, wanted: int) -> str:
 
 
 def _paged_sentence(launch: Launch, found: EngineCapacity, budget: PoolBudget) -> str:
-    label, tokens = ENGINES[launch.engine].label, f"{launch.context_length:,} tokens"
+    label, tokens = ENGINES[launch.engine].label, f"{counted(launch.context_length, 'token')}"
     if budget.shortfall_bytes:
         short = format_bytes(budget.shortfall_bytes, unit())
         return f"{label} does not start: weights and overhead are {short} more than it may take"
@@ -198,7 +198,7 @@ def _show_allocated(serving: Serving, whole: MemoryPlan, where: str) -> None:
 def _allocated_sentence(serving: Serving) -> str:
     launch, found = serving.launch, serving.reserved
     taken, room = (format_bytes(size, unit()) for size in (found.bytes, found.typical.pool_bytes))
-    wanted = f"{words.counted(launch.replica_requests, 'request')} of {launch.context_length:,} tokens"
+    wanted = f"{words.counted(launch.replica_requests, 'request')} of {counted(launch.context_length, 'token')}"
     verdict = "fits into" if serving.fits else "does not fit into"
     return f"{ENGINES[launch.engine].label} takes {taken} for {wanted}: {verdict} the {room} that are left"
 
@@ -206,8 +206,8 @@ def _allocated_sentence(serving: Serving) -> str:
 def _two_numbers(here: MemoryPlan, launch: Launch, found: Reserved, where: str) -> Iterable[words.Number]:
     """Resident and reserved: two numbers that answer two questions."""
     copies = launch.placement.data_parallel
-    of_one = f" of one of {copies:,} replicas" if copies > 1 else ""
-    wanted = f"{words.counted(launch.replica_requests, 'request')} of {launch.context_length:,} tokens{of_one}"
+    of_one = f" of one of {counted(copies, 'replica')}" if copies > 1 else ""
+    wanted = f"{words.counted(launch.replica_requests, 'request')} of {counted(launch.context_length, 'token')}{of_one}"
     yield words.Number(
         "Resident",
         format_bytes(here.cache_bytes, unit()),
@@ -223,13 +223,17 @@ def _two_numbers(here: MemoryPlan, launch: Launch, found: Reserved, where: str) 
 def _capacity_numbers(launch: Launch, found: EngineCapacity) -> Iterable[words.Number]:
     yield words.Number("Tokens", f"{found.tokens:,}", "The cache size that the engine prints, typical.")
     yield words.Number(
-        "Requests at once", f"{found.max_concurrency:,.2f}", f"Of {launch.context_length:,} tokens each, typical."
+        "Requests at once",
+        f"{found.max_concurrency:,.2f}",
+        f"Of {counted(launch.context_length, 'token')} each, typical.",
     )
     yield words.Number(
         "Longest request", words.tokens(found.longest_context), "Prompt and answer of one request alone, typical."
     )
     yield words.Number(
-        "One block", format_bytes(found.bytes_per_block), f"{found.block_size:,} tokens, all layers of one GPU."
+        "One block",
+        format_bytes(found.bytes_per_block),
+        f"{counted(found.block_size, 'token')}, all layers of one GPU.",
     )
 
 

@@ -160,7 +160,7 @@ def stored_in(files: Sequence[Beginning]) -> Index:
 def bounded_json(data: bytes, where: str) -> Mapping[str, Any]:
     """The JSON object in `data`. Raises ConfigError."""
     if len(data) > MAX_BYTES:  # the browser's own limit is no limit for a server
-        raise ConfigError(f"{where} has {len(data):,} bytes; a config of up to {MAX_BYTES:,} is read")
+        raise ConfigError(f"{where} has {words.counted(len(data), 'byte')}; a config of up to {MAX_BYTES:,} is read")
     return parse_config(data, where)
 
 

@@ -39,7 +39,7 @@ from kvplan.ui.import_fields import (
     start_over,
 )
 from kvplan.ui.library import OWN, keep_model, own_id
-from kvplan.units import format_bytes, format_exact_bytes, format_params
+from kvplan.units import counted, format_bytes, format_exact_bytes, format_params
 
 PASTED, FILE, GGUF, HUB = "pasted text", "config.json", "a GGUF file", "a hub id"
 MAX_SEGMENTS = 400
@@ -217,7 +217,9 @@ def per_token(model: Model, kv: str) -> str:
 
 def cache_words(model: Model, tokens: int, kv: str) -> tuple[str, str]:
     """(what, exact bytes) of the cache of one sequence."""
-    return f"cache of {tokens:,} tokens, {kv}", or_reason(lambda: format_exact_bytes(model.cache_bytes(tokens, 1, kv)))
+    return f"cache of {counted(tokens, 'token')}, {kv}", or_reason(
+        lambda: format_exact_bytes(model.cache_bytes(tokens, 1, kv))
+    )
 
 
 def facts(model: Model, kv: str) -> list[tuple[str, str]]:
@@ -228,7 +230,7 @@ def facts(model: Model, kv: str) -> list[tuple[str, str]]:
         *((f"parameters, {tower}", f"{count:,}") for tower, count in model.params_by_tower.items()),
         ("active for a token", f"{model.num_active_params:,}"),
         *(cache_words(model, tokens, kv) for tokens in LENGTHS),
-        ("context limit", "not stated" if limit is None else f"{limit:,} tokens"),
+        ("context limit", "not stated" if limit is None else f"{counted(limit, 'token')}"),
         ("layers", f"{model.num_layers:,}"),
         *((f"layers, {label}", f"{count:,}") for label, count in kinds_of_layer(model).items()),
         ("query heads", str(model.num_attention_heads or "none")),

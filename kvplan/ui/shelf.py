@@ -40,7 +40,7 @@ from kvplan.presets import readable
 from kvplan.ui.address import take_scenario
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import OWN, find, find_gpu, find_model, keep, keep_all, own
-from kvplan.units import format_bytes, format_params
+from kvplan.units import counted_and, format_bytes, format_params
 
 SESSION = "this session"
 MAX_UPLOADS = 50
@@ -311,7 +311,9 @@ def read_uploads(files: tuple[tuple[str, bytes], ...]) -> ZipContents:
         if found.setdefault(key, preset) != preset:
             troubles.append(f"the {key[0]} {key[1]} stands in the upload twice; the first is taken")
     if len(files) > MAX_UPLOADS:
-        troubles.append(f"only the first {MAX_UPLOADS} of {len(files)} files were read; send more as a zip")
+        troubles.append(
+            f"only the first {MAX_UPLOADS} of {counted_and(len(files), 'file', 'were')} read; send more as a zip"
+        )
     return ZipContents(tuple(found.values()), tuple(troubles))
 
 

@@ -102,7 +102,7 @@ def test_a_window_reserves_its_tokens_but_the_newest_and_those_in_flight() -> No
 def test_groups_of_nearly_equal_kinds_are_filled_up_to_the_larger() -> None:
     found = ask(model((13, FULL), (12, WINDOW)), GIB, max_num_batched_tokens=2048)
     assert found.bytes_per_block == 13 * 16 * 4096
-    assert "filled up with 1 layers that hold nothing" in found.notes[1]
+    assert "filled up with 1 empty layer" in found.notes[1]
     apart = ask(model((10, FULL), (15, WINDOW)), GIB, max_num_batched_tokens=2048)  # exactly 1.5 times
     assert apart.bytes_per_block == 10 * 16 * 4096
 

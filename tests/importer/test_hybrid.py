@@ -197,7 +197,7 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("Qwen__Qwen3-Next-80B-A3B-Instruct", {"layer_types": [FULL]}, "layer_types has 1 entries for 48 layers"),
+        ("Qwen__Qwen3-Next-80B-A3B-Instruct", {"layer_types": [FULL]}, "layer_types has 1 entry for 48 layers"),
         ("MiniMaxAI__MiniMax-M1-80k", {"attn_type_list": [0, 1]}, "attn_type_list must hold 0 or 1"),
         ("google__recurrentgemma-2b@tfdefault", {"block_types": []}, "block_types is empty"),
     ],

@@ -155,7 +155,7 @@ def test_window_layers_without_a_window_are_refused() -> None:
 
 
 def test_a_type_for_each_layer_is_needed() -> None:
-    with pytest.raises(ConfigError, match="layer_types has 1 entries; 32, one for each layer, are needed"):
+    with pytest.raises(ConfigError, match="layer_types has 1 entry; 32, one for each layer, are needed"):
         import_config(published("mistralai__Mistral-7B-v0.1", model_type="ministral", layer_types=["full_attention"]))
 
 

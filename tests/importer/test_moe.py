@@ -191,7 +191,7 @@ def test_linear_layers_of_minimax_m2_are_refused() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layer_types": ["chunked_attention"]}, "layer_types has 1 entries for 48 layers"),
+        ({"layer_types": ["chunked_attention"]}, "layer_types has 1 entry for 48 layers"),
         ({"no_rope_layers": [2] * 48}, "no_rope_layers must hold 0 or 1"),
         (
             {"layer_types": ["chunked_attention"] * 48, "attention_chunk_size": None},

@@ -13,6 +13,7 @@ from kvplan.importer.families import Family
 from kvplan.importer.families.moe import layer_list, mixture, optional_child, skip_extra_predictions
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted, counted_and
 
 # ------------------------------------------------------------------------------------------------ latent attention
 
@@ -228,7 +229,7 @@ def _indexer_pattern(view: ConfigView, num_layers: int) -> list[str] | None:
     if text is None:
         return None
     if len(text) != num_layers or set(text) - {"F", "S"}:
-        raise view.error(f"index_topk_pattern must hold F or S for each of the {num_layers} layers")
+        raise view.error(f"index_topk_pattern must hold F or S for each of the {counted(num_layers, 'layer')}")
     return ["full" if letter == "F" else "shared" for letter in text]
 
 
@@ -327,7 +328,7 @@ def _v4_kinds(view: ConfigView, num_layers: int) -> Sequence[str]:
     if ratios is None:
         return [OVERLAPPING if index >= 2 and index % 2 else HEAVY for index in range(num_layers)]
     if len(ratios) < num_layers or set(ratios) - set(V4_KINDS):
-        raise view.error(f"compress_ratios must hold 0, 4 or 128 for each of the {num_layers} layers")
+        raise view.error(f"compress_ratios must hold 0, 4 or 128 for each of the {counted(num_layers, 'layer')}")
     return [V4_KINDS[ratio] for ratio in ratios[:num_layers]]
 
 
@@ -386,7 +387,7 @@ def _v4_rope(view: ConfigView, head_dim: int) -> int:
     share = view.number("partial_rotary_factor", default=None)
     rope = int(stated) if share is None else int(head_dim * share)
     if not 0 < rope < head_dim:
-        raise view.error(f"{rope} rotated values do not leave any of the {head_dim} of a row")
+        raise view.error(f"{counted_and(rope, 'rotated value', 'do')} not leave any of the {head_dim} of a row")
     return rope
 
 

@@ -25,6 +25,7 @@ from kvplan.importer.decoder import (
 from kvplan.importer.families import Family
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted, counted_and
 
 
 def gemma(view: ConfigView) -> Parts:
@@ -181,7 +182,9 @@ def _widths(view: ConfigView, num_layers: int) -> list[int]:
         return [view.integer("intermediate_size")] * num_layers
     widths = view.integers("intermediate_size", low=1)
     if len(widths) != num_layers:
-        raise view.error(f"intermediate_size has {len(widths)} entries; {num_layers}, one for each layer, are needed")
+        raise view.error(
+            f"intermediate_size has {counted(len(widths), 'entry')}; {num_layers}, one for each layer, are needed"
+        )
     return list(widths)
 
 
@@ -241,7 +244,9 @@ def _gemma4_heads(view: ConfigView, shape: Shape) -> tuple[_Heads, _Heads]:
     bias, shares_key = view.flag("attention_bias"), view.flag("attention_k_eq_v")
     stated = view.integer("num_global_key_value_heads", default=shape.kv_heads)
     if shape.heads % stated:
-        raise view.error(f"{shape.heads} attention heads are not a multiple of {stated} num_global_key_value_heads")
+        raise view.error(
+            f"{counted_and(shape.heads, 'attention head', 'are')} not a multiple of {stated} num_global_key_value_heads"
+        )
     kv_heads, head_dim = stated if shares_key else shape.kv_heads, view.integer("global_head_dim")
     local = _Heads(shape.heads, shape.kv_heads, shape.head_dim, bias)
     return local, _Heads(shape.heads, kv_heads, head_dim, bias, has_value=not shares_key)

@@ -40,6 +40,7 @@ from kvplan.importer.decoder import (
 from kvplan.importer.families import Family
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted, counted_and
 
 _BIASED = AttentionStyle(qkv_bias=True, out_bias=True)
 
@@ -48,7 +49,7 @@ def _read_old_shape(view: ConfigView, *context_keys: str) -> Shape:
     """The sizes of classes that know no head_dim and no KV heads: hidden / heads, and one KV head for each head."""
     hidden, heads = view.integer(*HIDDEN_KEYS), view.integer(*HEAD_KEYS)
     if hidden % heads:
-        raise view.error(f"hidden_size {hidden} is not a multiple of {heads} attention heads")
+        raise view.error(f"hidden_size {hidden} is not a multiple of {counted(heads, 'attention head')}")
     return Shape(
         num_layers=view.integer(*LAYER_KEYS, high=MAX_LAYERS),
         hidden=hidden,
@@ -238,7 +239,8 @@ def falcon(view: ConfigView) -> Parts:
     cached = shape.heads if is_new else kv_heads
     if cached != kv_heads:
         view.note(
-            f"the class keeps K and V of all {cached} heads, copies of its {kv_heads} KV heads; an engine that keeps "
+            f"the class keeps K and V of all {counted(cached, 'head')}, copies of its {counted(kv_heads, 'KV head')}; "
+            "an engine that keeps "
             f"{kv_heads} needs {kv_heads}/{cached} of this cache, as with_kv_heads({kv_heads}) shows"
         )
     layer = Layer(FullAttention(cached, shape.head_dim), (*projections, *mlp, *norms), shape.heads)
@@ -250,7 +252,9 @@ def _falcon_kv_heads(view: ConfigView, shape: Shape, is_new: bool) -> int:
     if not is_new and is_multi_query:
         return 1
     if shape.heads % stated or (not is_new and stated != shape.heads):
-        raise view.error(f"num_kv_heads is {stated}; the class cannot share them among {shape.heads} attention heads")
+        raise view.error(
+            f"num_kv_heads is {stated}; the class cannot share them among {counted(shape.heads, 'attention head')}"
+        )
     return int(stated)
 
 
@@ -304,7 +308,7 @@ def phi_msft(view: ConfigView) -> Parts:
     shape = _read_old_shape(view, "n_positions")
     kv_heads = view.integer("n_head_kv", default=shape.heads)
     if shape.heads % kv_heads:
-        raise view.error(f"{shape.heads} attention heads are not a multiple of {kv_heads} n_head_kv")
+        raise view.error(f"{counted_and(shape.heads, 'attention head', 'are')} not a multiple of {kv_heads} n_head_kv")
     return _phi(replace(shape, kv_heads=kv_heads), _inner_width(view, "n_inner", hidden=shape.hidden))
 
 
@@ -345,7 +349,9 @@ def chatglm(view: ConfigView) -> Parts:
     grouped = view.integer("multi_query_group_num", default=None)
     kv_heads = grouped if view.flag("multi_query_attention") else heads
     if not kv_heads or heads % kv_heads:
-        raise view.error(f"multi_query_group_num is {kv_heads}; a divisor of {heads} attention heads is needed")
+        raise view.error(
+            f"multi_query_group_num is {kv_heads}; a divisor of {counted(heads, 'attention head')} is needed"
+        )
     shape = Shape(
         num_layers=view.integer("num_layers", "num_hidden_layers", high=MAX_LAYERS),
         hidden=hidden,

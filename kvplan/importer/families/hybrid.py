@@ -52,6 +52,7 @@ from kvplan.importer.families.deepseek import (
 from kvplan.importer.families.moe import flag_list, layer_list, mixture, optional_child, skip_extra_predictions
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer, WeightGroup
+from kvplan.units import counted
 
 # ------------------------------------------------------------------------------------------------ shared pieces
 
@@ -66,7 +67,7 @@ def block_kinds(view: ConfigView, names: Sequence[str], num_layers: int, known: 
     if found is None:
         return None
     if len(found) != num_layers:
-        raise view.error(f"{names[0]} has {len(found)} entries for {num_layers} layers")
+        raise view.error(f"{names[0]} has {counted(len(found), 'entry')} for {counted(num_layers, 'layer')}")
     return [OLD_NAMES.get(kind, kind) for kind in found]
 
 
@@ -428,7 +429,9 @@ def _kimi_kinds(view: ConfigView, settings: ConfigView, num_layers: int) -> list
     recurrent = settings.integers("kda_layers", default=None, low=1)
     if stated is None and full is not None and recurrent is not None:
         if sorted([*full, *recurrent]) != list(range(1, num_layers + 1)):
-            raise view.error(f"full_attn_layers and kda_layers must name each of the {num_layers} layers once, from 1")
+            raise view.error(
+                f"full_attn_layers and kda_layers must name each of the {counted(num_layers, 'layer')} once, from 1"
+            )
         return [FULL if index + 1 in set(full) else LINEAR for index in range(num_layers)]
     return stated or [FULL if index and index % 4 == 0 else LINEAR for index in range(num_layers)]
 

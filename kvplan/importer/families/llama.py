@@ -27,6 +27,7 @@ from kvplan.importer.decoder import (
 from kvplan.importer.families import Family
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted, counted_and
 
 
 def llama(view: ConfigView) -> Parts:
@@ -61,7 +62,10 @@ def _without_biases(view: ConfigView) -> Parts:
 def require_square(view: ConfigView, shape: Shape) -> None:
     """Refuse heads whose values do not add up to hidden_size, which the class of this family takes for granted."""
     if shape.heads * shape.head_dim != shape.hidden:
-        raise view.unsupported(f"{shape.heads} heads of {shape.head_dim} values are not hidden_size {shape.hidden}")
+        raise view.unsupported(
+            f"{counted(shape.heads, 'head')} of {counted_and(shape.head_dim, 'value', 'are')} not hidden_size "
+            f"{shape.hidden}"
+        )
 
 
 def _dismiss_training_length(view: ConfigView) -> None:
@@ -361,7 +365,9 @@ def nemotron_nas(view: ConfigView) -> Parts:
     shape = read_shape(view)
     blocks = [_block(part, shape) for part in view.children("block_configs")]
     if len(blocks) != shape.num_layers:
-        raise view.error(f"block_configs has {len(blocks)} entries; {shape.num_layers}, one for each layer, are needed")
+        raise view.error(
+            f"block_configs has {counted(len(blocks), 'entry')}; {shape.num_layers}, one for each layer, are needed"
+        )
     layers = layers_of(blocks, lambda block: _nas_layer(shape, block))
     return with_outer(shape, layers, norm(shape.hidden, role="final_norm"))
 
@@ -390,7 +396,7 @@ def _kept(part: ConfigView, size: Callable[[], int]) -> int | None:
 def _group_heads(mixer: ConfigView, heads: int) -> int:
     group = mixer.integer("n_heads_in_group", high=heads)
     if heads % group:
-        raise mixer.error(f"n_heads_in_group is {group}, which does not divide {heads} attention heads")
+        raise mixer.error(f"n_heads_in_group is {group}, which does not divide {counted(heads, 'attention head')}")
     return int(heads // group)
 
 

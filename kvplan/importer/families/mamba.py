@@ -56,6 +56,7 @@ from kvplan.importer.families.hybrid import (
 from kvplan.importer.families.moe import mixture, skip_extra_predictions
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer, WeightGroup
+from kvplan.units import counted
 
 
 def automatic(view: ConfigView, name: str, value: int) -> int:
@@ -162,7 +163,9 @@ def read_mamba2(view: ConfigView, hidden: int) -> Mamba2:
 def require_channels(view: ConfigView, found: Mamba2, inner: int) -> None:
     """Raise ConfigError unless the heads share out the `inner` channels exactly."""
     if found.inner != inner:
-        raise view.error(f"{found.heads} Mamba heads of {found.head_dim} do not make the {inner} channels of a layer")
+        raise view.error(
+            f"{counted(found.heads, 'Mamba head')} of {found.head_dim} do not make the {inner} channels of a layer"
+        )
 
 
 def bamba(view: ConfigView) -> Parts:
@@ -301,7 +304,7 @@ def _nemotron_kinds(view: ConfigView) -> list[str]:
         kinds = [LINEAR, "moe", FULL, "mlp"]
     kinds = [OLD_NAMES.get(kind, kind) for kind in kinds]
     if count is not None and count != len(kinds):
-        raise view.error(f"num_hidden_layers is {count}, but the pattern has {len(kinds)} layers")
+        raise view.error(f"num_hidden_layers is {count}, but the pattern has {counted(len(kinds), 'layer')}")
     return kinds
 
 

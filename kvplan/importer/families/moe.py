@@ -33,6 +33,7 @@ from kvplan.importer.families import Family
 from kvplan.importer.families.llama import no_classification_head
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted
 
 MTP_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules", "mtp_num_hidden_layers", "mtp_num_layers")
 
@@ -54,14 +55,14 @@ def layer_list(view: ConfigView, name: str, num_layers: int, choices: Sequence[s
     """The text for each layer under `name`, or None. Raises ConfigError where there is not one for each layer."""
     found: list[str] | None = view.texts(name, default=None, choices=choices)
     if found is not None and len(found) != num_layers:
-        raise view.error(f"{name} has {len(found)} entries for {num_layers} layers")
+        raise view.error(f"{name} has {counted(len(found), 'entry')} for {counted(num_layers, 'layer')}")
     return found
 
 
 def flag_list(view: ConfigView, values: Any, name: str, num_layers: int) -> list[bool]:
     """One true or false for each layer, from a list of 0 and 1. Raises ConfigError."""
     if not isinstance(values, list) or len(values) != num_layers or any(item not in (0, 1) for item in values):
-        raise view.error(f"{name} must hold 0 or 1 for each of the {num_layers} layers")
+        raise view.error(f"{name} must hold 0 or 1 for each of the {counted(num_layers, 'layer')}")
     return [bool(item) for item in values]
 
 
@@ -71,7 +72,9 @@ def each(view: ConfigView, name: str, num_layers: int, low: int = 1) -> int:
         return int(view.integer(name, low=low))
     values = view.integers(name, low=low)
     if len(values) != num_layers or len(set(values)) != 1:
-        raise view.unsupported(f"{name} must be one number, or the same number for each of the {num_layers} layers")
+        raise view.unsupported(
+            f"{name} must be one number, or the same number for each of the {counted(num_layers, 'layer')}"
+        )
     return int(values[0])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kvplan.blocks import Groups, linear, vector
 from kvplan.importer.view import ConfigView
+from kvplan.units import counted
 
 CLIP_DEFAULTS = {
     "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
@@ -117,7 +118,7 @@ def pair(view: ConfigView, name: str) -> tuple[int, int]:
     """A list of two sizes, such as [height, width]."""
     sizes = view.integers(name, low=1)
     if len(sizes) != 2:
-        raise view.error(f"{name} has {len(sizes)} entries; 2 are needed")
+        raise view.error(f"{name} has {counted(len(sizes), 'entry')}; 2 are needed")
     return sizes[0], sizes[1]
 
 

@@ -17,6 +17,7 @@ from kvplan.importer.decoder import Parts, Shape, attention_cache, layers_of, re
 from kvplan.importer.families import Family, Rule, families, towers
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
+from kvplan.units import counted
 
 # ---------------------------------------------------------------------------------------------- the text model
 
@@ -408,7 +409,7 @@ def mllama(view: ConfigView) -> Parts:
     shape, width = read_shape(text), text.integer("intermediate_size")
     crossing = set(text.integers("cross_attention_layers"))
     tokens = vision.integer("max_num_tiles") * _mllama_positions(vision)
-    view.note(f"cross-attention layers hold {tokens:,} image tokens: one image in all its tiles")
+    view.note(f"cross-attention layers hold {counted(tokens, 'image token')}: one image in all its tiles")
     layers = layers_of(
         [index in crossing for index in range(shape.num_layers)],
         lambda crosses: _mllama_layer(shape, width, tokens if crosses else None),

@@ -12,6 +12,7 @@ from kvplan.errors import InputError, shorten
 from kvplan.lab.limits import DTYPES
 from kvplan.lab.shape import POSITIONS
 from kvplan.ui.address import BIND
+from kvplan.units import counted
 
 MAX_PROMPT, MAX_NEW = 16, 32
 MAX_WORK = 9600  # layers x query heads x head dim x steps: about two seconds of one core
@@ -51,7 +52,8 @@ class Setting(NamedTuple):
         shape = self.model.shape
         window = "" if shape.window is None else f", window {shape.window}"
         return (
-            f"{shape.num_layers} layers, {shape.num_attention_heads} query heads, {shape.num_kv_heads} KV heads, "
+            f"{counted(shape.num_layers, 'layer')}, {counted(shape.num_attention_heads, 'query head')}, "
+            f"{counted(shape.num_kv_heads, 'KV head')}, "
             f"head_dim {shape.head_dim}, vocabulary {shape.vocab_size}, positions {shape.position}{window}, "
             f"{shape.dtype}, seed {shape.seed}; prompt {' '.join(map(str, self.prompt))}; "
             f"{self.new_tokens} decode {'step' if self.new_tokens == 1 else 'steps'}"
@@ -147,7 +149,7 @@ def read_tokens(text: str) -> list[int]:
     if not words or not all(re.fullmatch(r"[0-9]{1,6}", word) for word in words):
         raise InputError(f"the prompt is {shorten(text)!r}; write token ids with spaces between them, such as 1 2 3 4")
     if len(words) > MAX_PROMPT:
-        raise InputError(f"the prompt has {len(words)} tokens, and this page stops at {MAX_PROMPT}")
+        raise InputError(f"the prompt has {counted(len(words), 'token')}, and this page stops at {MAX_PROMPT}")
     return [int(word) for word in words]
 
 

@@ -21,7 +21,7 @@ from kvplan.ui.lab_screens.parts import (
     show_verdict,
 )
 from kvplan.ui.words import show_table
-from kvplan.units import format_exact_bytes
+from kvplan.units import counted, format_exact_bytes
 
 
 def show() -> None:
@@ -112,7 +112,8 @@ def _predict(setting: Setting, table: pd.DataFrame, cache: str) -> None:
     }
     question = Prediction(
         "lab_length",
-        f"A prompt of {prompt} tokens, then {made} new ones are produced. How many tokens went into the cache?",
+        f"A prompt of {counted(prompt, 'token')}, then {made} new ones are produced. How many tokens went into the "
+        "cache?",
         list(options.values()),
     )
     subject = f"{prompt}_{steps}_{cache}"

@@ -21,7 +21,7 @@ from kvplan.ui.lab_screens.parts import (
     show_verdict,
 )
 from kvplan.ui.words import show_table
-from kvplan.units import format_bytes, format_exact_bytes
+from kvplan.units import counted, format_bytes, format_exact_bytes
 
 PLAN_PAGE = Path(__file__).resolve().parents[1] / "plan.py"
 LADDER_MODEL = "llama-3.1-8b"  # 32 layers, 8 KV heads of 128: the shape of the ladder
@@ -75,7 +75,8 @@ def _show_toy() -> None:
     formula = lab.cache_formula(cache)
     shape = model.shape
     st.text(
-        f"{shape.num_layers} layers, {shape.num_attention_heads} query heads, {shape.num_kv_heads} KV heads, head_dim "
+        f"{counted(shape.num_layers, 'layer')}, {counted(shape.num_attention_heads, 'query head')}, "
+        f"{counted(shape.num_kv_heads, 'KV head')}, head_dim "
         f"{shape.head_dim}, {shape.dtype}, seed {shape.seed}; prompt {' '.join(map(str, PROMPT))} and {NEW_TOKENS} new "
         "tokens."
     )
@@ -142,7 +143,8 @@ def _show_crossovers() -> None:
     settle(question, "crossover", first["name"])
     for row in table.to_dict("records"):
         words = (
-            f"{row['name']}, {row['num_layers']} layers, {row['num_kv_heads']} KV heads: {row['tokens']:,} tokens "
+            f"{row['name']}, {counted(row['num_layers'], 'layer')}, {counted(row['num_kv_heads'], 'KV head')}: "
+            f"{counted(row['tokens'], 'token')} "
             f"= weights {row['weight_bytes']:,} B / {row['bytes_per_token']:,} B a token, rounded up"
         )
         _offer_row(words, row["name"], f"lab_cross_{row['preset']}", **crossover_settings(row))
@@ -168,7 +170,7 @@ def _show_large() -> None:
         return
     settle(question, "large", EQUAL if many == wide else REQUESTS if many > wide else HEADS)
     for place, row in enumerate(table.to_dict("records")):
-        requests = "1 request" if row["requests"] == 1 else f"{row['requests']} requests"
+        requests = "1 request" if row["requests"] == 1 else f"{counted(row['requests'], 'request')}"
         heads = f"{row['kv_heads']} KV head" + ("" if row["kv_heads"] == 1 else "s")
         decimal = format_bytes(row["bytes"], decimal=True)
         words = f"{heads}, {requests}: {row['bytes']:,} B = {format_bytes(row['bytes'])} = {decimal}"

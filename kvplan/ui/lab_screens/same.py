@@ -22,6 +22,7 @@ from kvplan.ui.lab_screens.parts import (
     show_verdict,
 )
 from kvplan.ui.words import show_table
+from kvplan.units import counted
 
 NO_FAULT, ANY_CACHE = "no fault", "as needed"
 GREEDY_TOKENS = 30
@@ -137,7 +138,7 @@ def _show_verdicts(result: lab.ParityResult) -> None:
                 f"{result.max_abs_diff:.2g} against {result.decision_line:.2g}, half the smallest lead of a best logit",
             ),
             Measure("r", f"{result.r:.3g}", "difference / (eps × largest logit)"),
-            Measure("Greedy tokens", _token_words(result), f"{len(result.rows)} rows, argmax of both"),
+            Measure("Greedy tokens", _token_words(result), f"{counted(len(result.rows), 'row')}, argmax of both"),
         ]
     )
 
@@ -160,7 +161,7 @@ def _show_rows(result: lab.ParityResult) -> None:
         *(("usual", f"usual constant, {line.dtype}", line.value) for line in result.usual_lines),
     ]
     if result.bit_equal:
-        st.text(f"All {len(table)} rows: the difference is exactly 0.")
+        st.text(f"All {counted(len(table), 'row')}: the difference is exactly 0.")
     else:
         alt = "The largest difference of every compared row of logits, on a log axis, with the bars as lines"
         show_chart(lab_charts.row_differences(table, levels), alt, "lab_rows")

@@ -20,7 +20,7 @@ from kvplan.ui.lab_screens.parts import (
     show_verdict,
 )
 from kvplan.ui.words import offer_csv, show_table
-from kvplan.units import format_bytes, parse_count
+from kvplan.units import counted, format_bytes, parse_count
 
 MAX_TIMED = 256  # without a cache: seconds of one core
 
@@ -40,7 +40,7 @@ def _show_counts() -> None:
     every = f"{found.uncached:,}: every step repeats all before it"
     question = Prediction(
         "lab_saved",
-        f"How many times does one layer compute a key and a value over {tokens:,} steps without a cache?",
+        f"How many times does one layer compute a key and a value over {counted(tokens, 'step')} without a cache?",
         (
             f"{tokens:,}: once a step",
             f"{2 * tokens:,}: twice a step",
@@ -71,8 +71,10 @@ def _show_run() -> None:
     model = lab.savings_model()
     shape = model.shape
     st.text(
-        f"Run it: {shape.num_layers} layers, width {shape.hidden}, {shape.num_attention_heads} query heads, "
-        f"{shape.num_kv_heads} KV heads, {shape.dtype}, seed {shape.seed}, one torch thread, after a warm-up run."
+        f"Run it: {counted(shape.num_layers, 'layer')}, width {shape.hidden}, "
+        f"{counted(shape.num_attention_heads, 'query head')}, "
+        f"{counted(shape.num_kv_heads, 'KV head')}, {shape.dtype}, seed {shape.seed}, one torch thread, after a "
+        "warm-up run."
     )
     tokens = st.number_input(
         "Tokens to run", 2, MAX_TIMED, 192, key="lab_timed", bind=BIND, width=200,
@@ -82,7 +84,7 @@ def _show_run() -> None:
     st.text(f"Up to {MAX_TIMED} tokens are run here; the count above takes any number.")
     table = long_work(
         "lab_savings",
-        f"Run {count} tokens with and without a cache",
+        f"Run {counted(count, 'token')} with and without a cache",
         count,
         lambda tell: lab.measure_savings(model, count, on_step=tell),
     )
@@ -94,7 +96,11 @@ def _show_measured(table: pd.DataFrame, formula: lab.Projections, token_bytes: i
     last = table.iloc[-1]
     show_measures(
         [
-            Measure("Without a cache", f"{last['uncached_seconds']:.2f} s", f"{int(last['tokens'])} steps, measured"),
+            Measure(
+                "Without a cache",
+                f"{last['uncached_seconds']:.2f} s",
+                f"{counted(int(last['tokens']), 'step')}, measured",
+            ),
             Measure("torch.cat cache", f"{last['dynamic_seconds']:.2f} s", "the same steps, measured"),
             Measure("Preallocated cache", f"{last['static_seconds']:.2f} s", "the same steps, measured"),
             Measure(
@@ -105,7 +111,7 @@ def _show_measured(table: pd.DataFrame, formula: lab.Projections, token_bytes: i
         ]
     )
     tokens = table["tokens"]
-    counted = [
+    projections = [
         Curve("without a cache", table["uncached_projections"]),
         Curve("with a cache", table["static_projections"]),
     ]
@@ -115,7 +121,7 @@ def _show_measured(table: pd.DataFrame, formula: lab.Projections, token_bytes: i
         Curve("preallocated cache", table["static_seconds"]),
     ]
     st.markdown("**Projections a layer, counted in the running model**")
-    show_chart(lab_charts.curves(tokens, counted, "steps", "projections"), "Projections over steps", "lab_counts")
+    show_chart(lab_charts.curves(tokens, projections, "steps", "projections"), "Projections over steps", "lab_counts")
     st.markdown("**Seconds, measured on this server**")
     show_chart(lab_charts.curves(tokens, seconds, "steps", "seconds"), "Seconds over steps", "lab_seconds")
     st.text("Counts and bytes are the lesson: the seconds of a small model on a CPU say nothing about a server.")
@@ -125,11 +131,11 @@ def _show_measured(table: pd.DataFrame, formula: lab.Projections, token_bytes: i
 def _check(table: pd.DataFrame, formula: lab.Projections) -> None:
     heading("Check")
     last = table.iloc[-1]
-    counted = (int(last["uncached_projections"]), int(last["static_projections"]))
+    seen = (int(last["uncached_projections"]), int(last["static_projections"]))
     show_verdict(
-        counted == (formula.uncached, formula.cached),
-        f"Counted {counted[0]:,} and {counted[1]:,}: what the formulas say",
-        f"Counted {counted[0]:,} and {counted[1]:,}; the formulas say {formula.uncached:,} and {formula.cached:,}",
+        seen == (formula.uncached, formula.cached),
+        f"Counted {seen[0]:,} and {seen[1]:,}: what the formulas say",
+        f"Counted {seen[0]:,} and {seen[1]:,}; the formulas say {formula.uncached:,} and {formula.cached:,}",
     )
     with st.expander("Every step as a table"):
         show_table(table, "Projections of every step", "lab_steps")

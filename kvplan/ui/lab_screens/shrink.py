@@ -8,6 +8,7 @@ from kvplan import lab, lab_charts
 from kvplan.lab.heads import TRAINING_STEPS, Trained
 from kvplan.ui.address import BIND
 from kvplan.ui.lab_screens.parts import Measure, Prediction, ask, heading, long_work, settle, show_chart, show_measures
+from kvplan.units import counted
 
 MAX_STEPS = 40
 SAME, WORSE, MUCH_WORSE = "the same loss", "up to half as much again", "a loss far higher"
@@ -19,7 +20,8 @@ def show() -> None:
     model = lab.training_model()
     shape = model.shape
     st.text(
-        f"{shape.num_layers} layers, {shape.num_attention_heads} query heads, {shape.num_kv_heads} KV heads, head_dim "
+        f"{counted(shape.num_layers, 'layer')}, {counted(shape.num_attention_heads, 'query head')}, "
+        f"{counted(shape.num_kv_heads, 'KV head')}, head_dim "
         f"{shape.head_dim}, seed {shape.seed}; it learns to write sentences of a toy language, letter by letter."
     )
     heading("Do")
@@ -65,7 +67,7 @@ def _show_shrunk(trained: Trained) -> None:
         return
     shrunk = long_work(
         "lab_shrink",
-        f"Pool to {kv_heads} KV heads and train for {mending} steps",
+        f"Pool to {counted(kv_heads, 'KV head')} and train for {counted(mending, 'step')}",
         (kv_heads, mending),
         lambda tell: lab.shrink(trained.model, kv_heads, mending, on_step=tell),
     )
@@ -83,7 +85,7 @@ def _harm(before: float, after: float) -> str:
 def _show_losses(trained: Trained, shrunk: Trained, mending: int) -> None:
     heading("Check")
     kv_heads = shrunk.model.shape.num_kv_heads
-    names = ["trained, 8 KV heads", f"pooled to {kv_heads}", f"and {mending} steps later"]
+    names = ["trained, 8 KV heads", f"pooled to {kv_heads}", f"and {counted(mending, 'step')} later"]
     losses = [trained.loss_after, shrunk.loss_before, shrunk.loss_after]
     texts = [f"{loss:.3f}" for loss in losses]
     show_chart(
@@ -99,7 +101,7 @@ def _show_losses(trained: Trained, shrunk: Trained, mending: int) -> None:
             Measure(
                 "Loss after pooling", texts[1], f"{shrunk.loss_before / trained.loss_after:.1f} times the trained one"
             ),
-            Measure(f"After {mending} more steps", texts[2], "the same held-out text"),
+            Measure(f"After {counted(mending, 'more step')}", texts[2], "the same held-out text"),
             Measure(
                 "Cache of one token",
                 f"{sizes[kv_heads]['bytes_per_token']:,} B",

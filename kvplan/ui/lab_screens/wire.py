@@ -39,7 +39,7 @@ def show() -> None:
     is_known = _predict(table, heads, kv_heads)
     right = table["kv_head"].tolist() if is_known else None
     with picture:
-        alt = f"{heads} query heads above, {kv_heads} KV heads below"
+        alt = f"{counted(heads, 'query head')} above, {counted(kv_heads, 'KV head')} below"
         show_chart(lab_charts.wiring(table["query_head"].tolist(), right, kv_heads), alt, "lab_wiring")
     if is_known:
         _show_wrong(table, model)
@@ -65,7 +65,8 @@ def _predict(table: pd.DataFrame, heads: int, kv_heads: int) -> bool:
     row = (differing if len(differing) else table).iloc[0 if len(differing) else -1]
     question = Prediction(
         "lab_wire",
-        f"{heads} query heads share {kv_heads} KV heads. Which one does query head {row['query_head']} read?",
+        f"{counted(heads, 'query head')} share {counted(kv_heads, 'KV head')}. Which one does query head "
+        f"{row['query_head']} read?",
         [f"KV head {head}" for head in range(kv_heads)],
     )
     subject = f"{heads}_{kv_heads}"
@@ -82,7 +83,11 @@ def _show_wrong(table: pd.DataFrame, model: lab.TinyDecoder) -> None:
         return
     heads, kv_heads = model.shape.num_attention_heads, model.shape.num_kv_heads
     wrong = lab_charts.wiring(table["query_head"].tolist(), table["kv_head_of_repeat"].tolist(), kv_heads)
-    show_chart(wrong, f"The wrong wiring of {heads} query heads to {kv_heads} KV heads", "lab_wrong_wiring")
+    show_chart(
+        wrong,
+        f"The wrong wiring of {counted(heads, 'query head')} to {counted(kv_heads, 'KV head')}",
+        "lab_wrong_wiring",
+    )
     st.text("Crossing lines: query head i reads KV head i mod H_kv, which belongs to another group.")
     result = lab.check_parity(model, PROMPT, 2, fault="repeat_heads")
     st.text(result.sentence)

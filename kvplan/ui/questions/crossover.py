@@ -20,7 +20,7 @@ from kvplan.ui.axes import AXES, ask_values, pick_axis, value_words, values_word
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
 from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_terms
-from kvplan.units import counted, parse_axis, parse_count
+from kvplan.units import counted, counted_and, parse_axis, parse_count
 
 CURVE_CONTEXTS = ("128", "256", "512", *CONTEXTS, "2m", "4m")
 LINE_AXES = ("kv_dtype", "weight_dtype", "num_kv_heads", "batch_size", "tensor_parallel")
@@ -54,7 +54,9 @@ def _ask_lines(column: str, scenario: Scenario) -> list[Any]:
     else:
         values = ask_values(column, "line", scenario)
     if len(values) > len(SERIES):
-        raise InputError(f"{len(values):,} lines are asked for; {len(SERIES)} can be told apart, so choose fewer")
+        raise InputError(
+            f"{counted_and(len(values), 'line', 'are')} asked for; {len(SERIES)} can be told apart, so choose fewer"
+        )
     return values
 
 
@@ -126,7 +128,7 @@ def _show_terms(column: str, named: list[tuple[Any, Curve]]) -> None:
         crossover = curve.plan.crossover_context_length
         if crossover is not None:
             at = plan(curve.plan.scenario.with_changes(context_length=crossover))
-            st.text(f"{value_words(column, value)}, {crossover:,} tokens")
+            st.text(f"{value_words(column, value)}, {counted(crossover, 'token')}")
             sums = Term("cache", "sum of the above", at.cache_bytes)
             show_terms([*cache_terms(at), sums, Term("weights", words.precision(at.scenario), at.weight_bytes)])
     if named[0][1].plan.scenario.pipeline_parallel > 1:

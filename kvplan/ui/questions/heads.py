@@ -18,7 +18,7 @@ from kvplan.sweep_charts import head_bars
 from kvplan.ui import words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps, show_terms
-from kvplan.units import format_bytes
+from kvplan.units import counted, counted_and, format_bytes
 
 DECISION = "How many KV heads a model has is decided before training: a trained model cannot be converted for free."
 
@@ -102,15 +102,16 @@ def _remarks(scenario: Scenario) -> list[str]:
     headless = Counter(layer.cache.label for layer in layers if layer.cache.kv_heads() is None)
     if headless:
         kinds = ", ".join(f"{count:,} {label}" for label, count in headless.items())
-        said.append(f"Of {len(layers):,} layers these have no KV heads, and stay as they are: {kinds}.")
+        said.append(f"Of {counted(len(layers), 'layer')} these have no KV heads, and stay as they are: {kinds}.")
     windows = sum(_has_window(layer) for layer in layers)
     if windows:
         said.append(
-            f"{words.counted(windows, 'layer')} keep a window: once it is full, a token more adds nothing there."
+            f"{counted_and(windows, 'layer', 'keep')} a window: once it is full, a token more adds nothing there."
         )
     if gpus > 1:
         said.append(
-            f"Each of {gpus:,} GPUs holds one KV head at least: fewer than {gpus:,} are copied and save no more."
+            f"Each of {counted(gpus, 'GPU')} holds one KV head at least: fewer than {gpus:,} are copied and save no "
+            "more."
         )
     return said
 
@@ -138,7 +139,7 @@ def _answer(scenario: Scenario, plans: dict[int, MemoryPlan]) -> str:
 
 def _longest_words(plans: dict[int, MemoryPlan]) -> str:
     found = {count: p.max_context_length for count, p in plans.items()}
-    return "; ".join(f"{count}: {'no limit' if n is None else f'{n:,} tokens'}" for count, n in found.items())
+    return "; ".join(f"{count}: {'no limit' if n is None else counted(n, 'token')}" for count, n in found.items())
 
 
 def _number(value: int | Fraction) -> int | float:
@@ -151,7 +152,7 @@ def _size(value: int | Fraction) -> str:
 
 def _show_terms(plans: dict[int, MemoryPlan]) -> None:
     here = next(iter(plans.values())).scenario
-    st.text(f"KV cache of {here.batch_size:,} × {here.context_length:,} tokens on one GPU:")
+    st.text(f"KV cache of {here.batch_size:,} × {counted(here.context_length, 'token')} on one GPU:")
     for count, p in plans.items():
         st.text(words.counted(count, "KV head"))
         show_terms(cache_terms(p))

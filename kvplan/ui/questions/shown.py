@@ -44,7 +44,7 @@ def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
 def say_limit(contexts: Iterable[int], limit: int | None) -> None:
     """Say it where some contexts are longer than the model is made for."""
     if limit is not None and max(contexts, default=0) > limit:
-        st.caption(f"Contexts above {limit:,} tokens are beyond what the model is made for.")
+        st.caption(f"What is above {words.counted(limit, 'token')} is beyond what the model is made for.")
 
 
 def show_gaps(refused: Iterable[Refusal]) -> None:
@@ -106,7 +106,10 @@ def show_formula(key: str, draw: Callable[[], None]) -> None:
 def show_memory_sum(p: MemoryPlan) -> None:
     """Weights, cache and overhead of one GPU, term by term, beside what is usable."""
     here = p.scenario
-    st.text(f"Weights + KV cache + overhead of {here.batch_size:,} × {here.context_length:,} tokens on one GPU:")
+    st.text(
+        f"Weights + KV cache + overhead of {here.batch_size:,} × {words.counted(here.context_length, 'token')} on one "
+        "GPU:"
+    )
     parts = [Term("weights", words.precision(here), p.weight_bytes), *cache_terms(p), *overhead_terms(p)]
     verdict = "fits" if p.fits else "does not fit"
     ends = [Term("together", "sum of the above", p.total_bytes), Term("usable", verdict, p.capacity_bytes)]
