@@ -1,9 +1,11 @@
 """The app without a browser: pages, widgets and figures through Streamlit's own test runner."""
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from kvplan.ui.answers import HAS_ANSWER
@@ -85,6 +87,15 @@ WIDGETS = (
     "selectbox", "number_input", "text_input", "text_area", "segmented_control", "button_group", "multiselect", "radio",
     "checkbox", "toggle", "pills",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packages_are_searched_once():
+    """The runner looks for components in every installed package each time it opens the app: a tenth of a second."""
+    found = functools.cache(manifest_scanner.scan_component_manifests)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", found)
+        yield
 
 
 @pytest.fixture
