@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Node", "Recurrent", "Scenario", "define_gpu", "define_model",
-    "engine_capacity", "from_link", "import_config", "import_gguf", "kv_bytes", "lab", "list_gpus", "list_models",
-    "list_nodes", "list_scenarios", "load_gpu", "load_model", "load_node", "load_scenario", "plan", "sweep", "to_link",
+    "Experts", "Gpu", "KvplanError", "Latent", "MemoryPlan", "Model", "Node", "Recurrent", "Scenario", "define_gpu",
+    "define_model", "engine_capacity", "from_link", "import_config", "import_gguf", "kv_bytes", "lab", "list_gpus",
+    "list_models", "list_nodes", "list_scenarios", "load_gpu", "load_model", "load_node", "load_scenario", "plan",
+    "sweep", "to_link",
 ]  # fmt: skip
 
 _MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "serving", "suggest"})
