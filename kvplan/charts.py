@@ -77,7 +77,7 @@ WEIGHT_FAMILIES: tuple[Family, ...] = (
     Family("Experts", "+", frozenset({"routed_experts", "shared_experts", "router"})),
     Family("Towers", "|", frozenset({"vision", "audio", "projector"})),
     Family("Other weights", ".", frozenset({"norm", "residual", "final_norm", "other"})),
-    Family("Weights, not split", "", frozenset({"unsplit"})),
+    Family("Weights, role not known", "", frozenset({"unsplit"})),
 )
 """Every weight role once, in the order of the memory bar."""
 
@@ -103,12 +103,18 @@ def scaled(size: int, unit: str) -> float:
     return size / UNIT_BYTES[unit]
 
 
+def _part_word(family: str) -> str:
+    """A family of weights after the word weights."""
+    return family.removeprefix("Weights, ")
+
+
 def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
     """(what, rounded, exact) for everything that a plan says, in reading order."""
     scenario = p.scenario
-    sizes = [(f"weights: {label.lower()}", size) for label, size in bytes_by_family(p).items()]
+    guess = ", an estimate" if scenario.model.is_estimate else ""
+    sizes = [(f"weights: {_part_word(label).lower()}{guess}", size) for label, size in bytes_by_family(p).items()]
     sizes += [
-        ("weights", p.weight_bytes),
+        (f"weights{guess}", p.weight_bytes),
         ("KV cache", p.cache_bytes),
         ("run-time overhead" + (", an estimate" if p.runtime.is_estimate else ""), p.runtime.typical_bytes),
         ("adapters", scenario.adapter_bytes),
@@ -231,7 +237,9 @@ def _weight_bar(label: str, size: int, unit: str, is_estimate: bool) -> Figure:
     if is_estimate:
         short = label.partition(",")[0]  # what the legend has room for; the hover says it in full
         bar = _as_estimate(_bar(f"{short}, est.", size, unit, BLUE, pattern or "/"))
-        return bar | {"hovertemplate": f"Weights: {label}, an estimate<br>%{{customdata[1]}}<extra></extra>"}
+        return bar | {
+            "hovertemplate": f"Weights: {_part_word(label)}, an estimate<br>%{{customdata[1]}}<extra></extra>"
+        }
     return _bar(label, size, unit, BLUE, pattern, group="Weights: ")
 
 

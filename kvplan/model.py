@@ -68,7 +68,7 @@ ROLES: dict[str, Role] = {
     "audio": Role("audio tower", decoded=False),
     "projector": Role("projector", decoded=False),
     "other": Role("other weights"),
-    "unsplit": Role("weights, not split by role", quantized=True),
+    "unsplit": Role("weights, role not known", quantized=True),
 }
 """Every role; a group's role decides whether a quantized weight dtype changes it."""
 

@@ -90,8 +90,10 @@ def test_weights_of_an_estimated_model_are_hatched_on_an_empty_ground():
     figure = charts.memory_bar(planned(counted))
     weights = figure["data"][0]
     assert weights["name"] == "Weights, est. 1.86 GiB"
-    assert weights["hovertemplate"].startswith("Weights: Weights, not split, an estimate")
+    assert weights["hovertemplate"].startswith("Weights: role not known, an estimate")
     assert weights["marker"]["pattern"]["fillmode"] == "replace"
+    assert charts.plan_rows(planned(counted))[5][0] == "weights: role not known, an estimate"
+    assert charts.plan_rows(planned(counted))[6] == ("weights, an estimate", "1.86 GiB", "2000000000")
     known = charts.memory_bar(planned())["data"][0]
     assert "pattern" not in known["marker"]
 
