@@ -221,7 +221,7 @@ def test_a_gpu_without_bf16_states_its_16_bit_rate_as_fp16():
 
 
 def test_sources_are_pages_or_plain_words(made: Gpu):
-    assert made.sources
+    assert any(source.startswith("https://") for source in made.sources) or made.vendor == "Apple"
     assert all(re.match(r"https?://\S+$|[A-Za-z][\w', ]+$", source) for source in made.sources)
 
 

@@ -126,15 +126,17 @@ def test_a_page_of_another_site_gets_no_websocket(server: Server, origin: str) -
     assert refused.value.response.status_code == 403
 
 
-def test_text_on_a_websocket_ends_it_and_is_no_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", ["hello", b"\xff\xff\xff", b"hello"], ids=["text", "no message", "other bytes"])
+def test_what_no_page_sends_on_a_websocket_ends_it_and_is_no_fault(tmp_path: Path, sent: str | bytes) -> None:
     log = tmp_path / "log"
     with running("app.py", log=log) as started:
         with connect(f"ws://{started.address}/_stcore/stream", origin=f"http://{started.address}") as socket:
-            socket.send("hello")
+            socket.send(sent)
             with pytest.raises(ConnectionClosed):
                 socket.recv(timeout=20)
         assert Reply(started, "/healthz").status == 200
     assert "Traceback" not in log.read_text()
+    assert "a websocket was ended: it sent what no page sends" in log.read_text()
 
 
 def test_a_page_of_another_site_may_not_read_answers(server: Server) -> None:

@@ -30,6 +30,9 @@ from kvplan.importer.measured_cache import layer_caches
 from kvplan.importer.measured_weights import Weights, weights_of
 from kvplan.model import Layer, Model
 
+MAX_SIZE = 2**48
+"""Of one dimension of a tensor."""
+
 TIME_LIMIT_SECONDS = 60
 START_LIMIT_SECONDS = 180
 MAX_ANSWER_BYTES = 64 * 2**20
@@ -78,7 +81,7 @@ def measure_parts(
     """
     answer = _answer(_request(data), seconds)
     _refuse_errors(answer, data)
-    facts = _checked(answer)
+    facts = _checked(answer, data)
     text = facts["text"]
     caches = layer_caches(answer["runs"], text, dtype)
     weights = weights_of(answer["parameters"], facts, caches)
@@ -399,7 +402,7 @@ def _refuse_errors(answer: Mapping[str, Any], data: Mapping[str, Any]) -> None:
     raise raised(f"config.json: cannot be measured: {sentences.get(kind, 'an unknown reason')}")
 
 
-def _checked(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+def _checked(answer: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The facts of an answer whose shape is as agreed. Raises UnsupportedConfigError."""
     facts = answer.get("facts")
     whole = (
@@ -411,18 +414,35 @@ def _checked(answer: Mapping[str, Any]) -> Mapping[str, Any]:
         and all(_is_parameter(item) for item in answer["parameters"])
     )
     if not whole or not isinstance(facts, dict):
-        raise UnsupportedConfigError("config.json: cannot be measured: the worker's answer is not whole")
+        raise UnsupportedConfigError(f"config.json: cannot be measured: {_too_large(answer, data)}")
     return facts
 
 
 def _is_parameter(item: Any) -> bool:
+    return _has_shape(item) and all(0 <= size < MAX_SIZE for size in item[1])
+
+
+def _has_shape(item: Any) -> bool:
     return (
         isinstance(item, list)
         and len(item) == 4
         and isinstance(item[0], str)
         and isinstance(item[1], list)
-        and all(isinstance(size, int) and 0 <= size < 2**48 for size in item[1])
+        and all(isinstance(size, int) for size in item[1])
     )
+
+
+def _too_large(answer: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    """Which tensor of an answer has a size beyond every model, and from which key, or that the answer is broken."""
+    parameters = answer.get("parameters")
+    listed = parameters if isinstance(parameters, list) else []
+    found = next((item for item in listed if _has_shape(item) and not _is_parameter(item)), None)
+    if found is None or max(found[1]) < MAX_SIZE:
+        return "the worker's answer is not whole"
+    size = max(found[1])
+    inner = [data, *(value for value in data.values() if isinstance(value, Mapping))]
+    named = next((key for config in inner for key, value in config.items() if value == size), "a size")
+    return f"{named} is {size:,}, the size of {shorten(found[0])}; sizes below {MAX_SIZE:,} are accepted"
 
 
 def _unread(facts: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[str, ...]:

@@ -21,6 +21,14 @@ from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.words import unit
 from kvplan.units import format_bytes, format_exact_bytes
 
+MAX_PASTED = 1_000_000
+"""Characters: a browser sends what was typed with every change, and the server cuts off who sends more than 8 MB."""
+
+MAX_MEGABYTES = 5
+TOO_LONG = (
+    f"The pasted text reaches the {MAX_PASTED:,} characters that this field takes, so the end of a longer log is "
+    f"missing. Upload it as a file of up to {MAX_MEGABYTES} MB instead."
+)
 WANTED = (
     "Paste what vLLM, SGLang or llama.cpp prints while it starts, from the first line to the first request. "
     "The lines about memory are read, all else is ignored, and nothing is kept."
@@ -50,13 +58,18 @@ def show_log(scenario: Scenario) -> None:
 def _ask_text() -> str:
     """A file's text where one is given, else what was pasted. Browsers take minutes to paste some megabytes."""
     pasted = st.text_area(
-        "Start-up log", key="log_text", height=220, persist_state="session",
+        "Start-up log", key="log_text", height=220, persist_state="session", max_chars=MAX_PASTED,
         placeholder="Available KV cache memory: 24.83 GiB\nGPU KV cache size: 464,848 tokens",
     )  # fmt: skip
     uploaded = st.file_uploader(
-        "Or a file with it: for long logs", ["log", "txt", "out", "err"], key="log_file", max_upload_size=5
-    )
-    return (pasted or "") if uploaded is None else uploaded.getvalue().decode("utf-8", "replace")
+        f"Or a file with it, up to {MAX_MEGABYTES} MB: for long logs", ["log", "txt", "out", "err"], key="log_file",
+        max_upload_size=MAX_MEGABYTES,
+    )  # fmt: skip
+    if uploaded is not None:
+        return uploaded.getvalue().decode("utf-8", "replace")
+    if len(pasted or "") >= MAX_PASTED:
+        st.text(TOO_LONG)
+    return pasted or ""
 
 
 def _ask_model(figures: LogFigures) -> str | None:

@@ -16,9 +16,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import streamlit as st
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from kvplan.errors import KvplanError
 from kvplan.presets import list_gpus, list_models
@@ -177,7 +179,7 @@ class FrontDoor:
             return
         self.sessions += 1
         try:
-            await self.app(scope, _only_bytes(receive), send)
+            await self.app(scope, _only_messages(receive), send)
         finally:
             self.sessions -= 1
 
@@ -193,16 +195,28 @@ class FrontDoor:
             await _say(send, 408, "The file took too long")
 
 
-def _only_bytes(receive: Receive) -> Receive:
-    """`receive` of a websocket; text, which no page sends and Streamlit trips over, ends it."""
+def _only_messages(receive: Receive) -> Receive:
+    """`receive` of a websocket; what no page sends and Streamlit trips over, text or broken bytes, ends it."""
 
     async def read() -> Message:
         message = await receive()
-        if message["type"] == "websocket.receive" and message.get("bytes") is None:
+        if message["type"] == "websocket.receive" and not _is_whole(message.get("bytes")):
+            LOG.warning("a websocket was ended: it sent what no page sends")
             return {"type": "websocket.disconnect", "code": UNSUPPORTED_DATA}
         return message
 
     return read
+
+
+def _is_whole(data: bytes | None) -> bool:
+    """Whether a page may have sent this."""
+    if data is None:
+        return False
+    try:
+        BackMsg.FromString(data)
+    except DecodeError:
+        return False
+    return True
 
 
 def _parts(scope: Message) -> list[str]:

@@ -58,6 +58,15 @@ def with_log(app, text, **values):
     return page
 
 
+def test_a_pasted_log_has_a_limit_that_says_to_upload_the_file(app):
+    page = with_log(app, "x\n" * 10)
+    assert not any("Upload it as a file" in text for text in page.texts())
+    (field,) = (area for area in page.run.text_area if area.key == "log_text")
+    assert field.proto.max_chars == 1_000_000
+    page = with_log(app, "x\n" * 500_000)
+    assert any("reaches the 1,000,000 characters" in text and "a file of up to 5 MB" in text for text in page.texts())
+
+
 def codes(page):
     return [code.value for code in page.run.code]
 

@@ -181,7 +181,7 @@ def test_a_difference_names_the_tensors_on_both_sides(checkpoint: Path) -> None:
     model = import_config(SMALL | {"intermediate_size": 192}, measure="never")
     sentences = explain_difference(model, read_index(checkpoint)).sentences
     assert f"-{3 * 64 * 64 * 2:,} B are not explained" in sentences
-    assert any("tensors of 64 x 128 stored, 0 counted: model.layers.0.mlp.down_proj.weight" in s for s in sentences)
+    assert any("1 tensor of 64 x 128 stored, 0 counted: model.layers.0.mlp.down_proj.weight" in s for s in sentences)
     assert "2 tensors of 192 x 64 counted, 0 stored" in sentences
 
 

@@ -616,6 +616,19 @@ def test_an_answer_that_is_not_whole_is_refused(monkeypatch: pytest.MonkeyPatch)
             measure_config({"model_type": f"broken {index}"})
 
 
+@pytest.mark.parametrize("config", [{"vocab_size": 10**15}, {"text_config": {"vocab_size": 10**15}}])
+def test_a_size_beyond_every_model_is_named_with_its_key(
+    monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    answer = {"runs": [], "parameters": [["embed.weight", [10**15, 64], "bfloat16", ""]], "facts": {"text": {}}}
+    monkeypatch.setattr(measure._workers, "ask", lambda *_: answer)
+    words = (
+        "vocab_size is 1,000,000,000,000,000, the size of embed.weight; sizes below 281,474,976,710,656 are accepted"
+    )
+    with pytest.raises(UnsupportedConfigError, match=words):
+        measure_config({"model_type": "xglm", **config})
+
+
 def test_a_config_that_is_no_json_is_refused_before_a_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure._workers, "ask", lambda *_: pytest.fail("asked"))
     with pytest.raises(ConfigError, match="holds what JSON cannot"):
