@@ -86,7 +86,7 @@ def variant(model: Model, sizes: Mapping[str, Any], name: str | None = None) -> 
     Raises InputError with the size, what was found and what is accepted.
     """
     before = sizes_of(model)
-    wanted = Wanted(before, {**before, **_checked(sizes, before)})
+    wanted = Wanted(before, _with_usual_width(before, {**before, **_checked(sizes, before)}))
     named = model if name is None else replace(model, name=clean_name(name, "model name"), id="")
     if before == wanted.after:
         return named
@@ -387,7 +387,7 @@ def _makes_latent(model: Model, wanted: Wanted) -> bool:
 def _with_head_dim(model: Model, wanted: Wanted) -> Model:
     if not wanted.changed("head_dim") or not any(head_dim(layer) for layer in model.layers):
         return _require_no_head_dim(model, wanted)
-    new = wanted.after["head_dim"] or _usual_head_dim(wanted)
+    new = wanted.after["head_dim"]
     return _each_layer(model, lambda layer: _head_width(layer, new))
 
 
@@ -398,10 +398,18 @@ def _require_no_head_dim(model: Model, wanted: Wanted) -> Model:
     return model
 
 
-def _usual_head_dim(wanted: Wanted) -> int:
-    """Hidden size divided by query heads, as an empty field means it."""
-    hidden, heads = wanted.after["hidden_size"], wanted.after["num_attention_heads"]
-    if not heads or hidden % heads:
+def _with_usual_width(before: Mapping[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Where a head dimension is taken away, the usual one."""
+    is_taken_away = before["head_dim"] is not None and after["head_dim"] is None
+    return {**after, "head_dim": _usual_head_dim(after)} if is_taken_away else after
+
+
+def _usual_head_dim(sizes: Mapping[str, Any]) -> int | None:
+    """Hidden size divided by query heads, as an empty field means it; None where one of them is missing too."""
+    hidden, heads = sizes["hidden_size"], sizes["num_attention_heads"]
+    if not heads or not hidden:
+        return None
+    if hidden % heads:
         raise InputError(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}; give head_dim")
     return int(hidden // heads)
 
@@ -544,7 +552,7 @@ def _without_latent(layer: Layer, model: Model, wanted: Wanted) -> Layer:
     if old is None:
         return layer
     kept = _require(wanted, "num_kv_heads", "layers without latents keep keys and values for each KV head")
-    heads, width = layer.num_attention_heads or 1, wanted.after["head_dim"] or _usual_head_dim(wanted)
+    heads, width = layer.num_attention_heads or 1, wanted.after["head_dim"] or _usual_head_dim(wanted.after) or 1
     rest, _ = _taken_out(layer.weights, latent_projections(model.hidden_size, heads, old))
     made = attention(model.hidden_size, heads, kept, width)
     return Layer(FullAttention(kept, width), (*made, *(g for g in rest if g.role != "indexer")), heads)

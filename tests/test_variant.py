@@ -470,6 +470,13 @@ def test_the_count_alone_keeps_the_cache_and_makes_the_weights_an_estimate(name:
     assert set(params_by_role(made)) == {"unsplit"}
 
 
+def test_an_empty_head_dimension_is_hidden_size_by_query_heads() -> None:
+    qwen = load_model("qwen3-4b")  # hidden 2560, 32 heads of 128
+    assert sizes_of(variant(qwen, {"head_dim": None}))["head_dim"] == 80
+    llama = load_model("llama-3.1-8b")
+    assert variant(llama, {"head_dim": None}) is llama
+
+
 # --------------------------------------------------------------------------------------------------------- refusals
 
 

@@ -31,6 +31,8 @@ def start_from(key: str, ids: Sequence[str], labels: Callable[[str], str], take:
 
     The address holds the choice under the same key, so that a link opens the form filled in.
     """
+    if st.session_state.get(key) not in ids:  # a session forgets the oldest of many
+        st.session_state[key] = None
     if follow_address(key, ids):
         take()
     st.selectbox(
@@ -75,7 +77,7 @@ def say_beside(
     message = str(error)
     named = [name for name in slots if name in message]
     if not named:
-        words.show_error(error, "Not complete", labels)
+        words.show_error(error, "Not possible", labels)
         return
     first = min(named, key=lambda name: (message.index(name), -len(name)))
     with slots[first].container():

@@ -138,6 +138,23 @@ def test_a_form_filled_from_a_preset_is_the_preset(app, name):
     assert kept == load_model(name)
 
 
+def test_a_form_filled_from_any_preset_is_the_preset(app):
+    page = on_define(app)
+    for name in list_models():
+        page.set(start=name)
+        assert page.errors() == [], name
+        assert SAME.format(load_model(name).name) in page.texts(), name
+
+
+def test_a_form_filled_from_any_gpu_is_without_a_fault(app):
+    page = on_define(app)
+    page.set(define="a GPU")
+    for name in list_gpus():
+        page.set(start_gpu=name)
+        assert page.errors() == [], name
+        assert any(text.startswith(f"My {load_gpu(name).name}"[:40]) for text in page.texts()), name
+
+
 def fields_of(name):
     """What the form holds for a preset, by keyword: the widgets take whole numbers from 1 up, or nothing."""
     return {key: value for key, value in sizes_of(load_model(name)).items() if key != "tied_embeddings"}
@@ -306,6 +323,28 @@ def test_a_preset_file_is_loaded_and_used(app, table, key):
     page.check()
     page.click("use_file")
     assert page.value(key).startswith("my-")
+
+
+HOSTILE = {
+    "a range that does not hold the total": dump_toml({**gpu_to_table(load_gpu("l4-24gb")), "usable_range": [1, 2]}),
+    "a node of a GPU that nobody has": dump_toml({**node_to_table(load_node("8xh200-141gb")), "gpu": "none-such"}),
+    "another number of parameters": dump_toml({**model_to_table(load_model("gpt2")), "num_params": 7}),
+    "a name with markup": dump_toml({**model_to_table(load_model("gpt2")), "name": "<img src=x>"}),
+    "an unknown key": dump_toml({**model_to_table(load_model("gpt2")), "code": "import os"}),
+    "no layers": dump_toml({**model_to_table(load_model("gpt2")), "layers": []}),
+    "a billion layers": dump_toml({**model_to_table(load_model("gpt2")), "layers": ["99999 x full"] * 9}),
+    "lists in lists": "schema = 1\nlayers = " + "[" * 200 + "]" * 200,
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_file_is_refused_in_a_sentence(app, what):
+    page = on_define(app)
+    page.set(define="a preset file")
+    page.run.file_uploader(key="own_file").upload("x.toml", HOSTILE[what].encode()).run()
+    page.check()
+    assert page.errors() == ["This file cannot be loaded"]
+    assert not [button for button in page.run.button if button.key == "use_file"]
 
 
 @pytest.mark.parametrize(
