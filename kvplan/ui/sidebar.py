@@ -23,6 +23,9 @@ from kvplan.ui.scenario import FOLDED, FORGOTTEN, MORE, Fault, current, fault, w
 from kvplan.ui.words import show_error
 from kvplan.units import MAX_COUNT, counted
 
+KEPT: Any = {"persist_state": "session"}
+"""Argument of every widget of the scenario: otherwise a change of the page resets those behind a closed button."""
+
 Slots = dict[str, Any]
 """By field, the empty place for what is wrong with it."""
 
@@ -106,6 +109,7 @@ def _unit() -> None:
     st.segmented_control(
         "Unit of memory", ["GiB", "GB"], default="GiB", key="unit", bind=BIND, required=True,
         help="1 GiB is 1,073,741,824 bytes, 1 GB is 1,000,000,000 bytes.", on_change=answer_alone, args=("unit",),
+        **KEPT,
     )  # fmt: skip
 
 
@@ -162,7 +166,7 @@ def _choice(field: Field, options: list[str], **more: Any) -> None:
     now = st.session_state.get(field.key, field.default)
     known = options if now in options or not more.get("accept_new_options") else [*options, now]
     index = known.index(field.default) if field.default in known else 0
-    more = {**when_changed(field), **more}
+    more = {**KEPT, **when_changed(field), **more}
     st.selectbox(field.label, [item for item in known if item], index=index, key=field.key, help=field.help, **more)
 
 
@@ -211,7 +215,7 @@ def _model_or_none_heads() -> tuple[int, ...]:
 def _count(field: Field) -> None:
     st.number_input(
         field.label, min_value=1, max_value=MAX_COUNT, value=field.default, key=field.key, help=field.help,
-        **when_changed(field),
+        **KEPT, **when_changed(field),
     )  # fmt: skip
 
 
@@ -222,14 +226,14 @@ def _yes_no(field: Field) -> None:
 def _fraction(field: Field) -> None:
     st.number_input(
         field.label, min_value=0.0, max_value=1.0, value=field.default, step=0.05, format="%.3f", key=field.key,
-        help=field.help, **when_changed(field),
+        help=field.help, **KEPT, **when_changed(field),
     )  # fmt: skip
 
 
 def _text(field: Field, placeholder: str | None = None) -> None:
     st.text_input(
         field.label, value=field.default, key=field.key, help=field.help, placeholder=placeholder, max_chars=30,
-        **when_changed(field),
+        **KEPT, **when_changed(field),
     )  # fmt: skip
 
 

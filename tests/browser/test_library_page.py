@@ -9,7 +9,7 @@ import pytest
 
 from kvplan.hardware import define_gpu
 from kvplan.library import export_zip, file_text, read_preset, read_zip
-from kvplan.presets import save_gpu
+from kvplan.presets import ScenarioPreset, load_model, load_node, save_gpu
 from kvplan.units import GIB
 from tests.browser.conftest import PHONE
 from tests.servers import running
@@ -165,4 +165,36 @@ def test_words_of_a_file_stay_words(visit, team):
     visitor.page.get_by_text("What differs").wait_for()
     visitor = visit("/library?shelf=GPUs&chosen_gpus=hostile")
     visitor.page.get_by_text("![x](https://evil.example/b.png)").first.wait_for()
-    assert visitor.page.locator("[data-testid=stMain] img, [data-testid=stMain] .katex").count() == 0
+    assert visitor.page.locator(RENDERED).count() == 0
+
+
+RENDERED = ", ".join(f"[data-testid=stApp] {what}" for what in ("img", ".katex", "strong", "[aria-label='bolt icon']"))
+"""What Markdown, HTML, LaTeX or an icon of a visitor's own words would become on a page."""
+
+SHOWN = (
+    "/?", "/users?", "/engine?", "/sweep?q=Which+GPU%3F&", "/sweep?q=What+do+two+settings+do+together%3F&", "/models?",
+    "/models?browse=GPUs&", "/library?chosen_models=hostile&", "/library?shelf=nodes&chosen_nodes=hostile&",
+    "/library?shelf=scenarios&chosen_scenarios=hostile&", "/define?start=hostile&", "/compare?", "/share?",
+)  # fmt: skip
+
+
+def test_words_of_files_stay_words_on_every_page(visit, team):
+    words = (
+        "<img src=https://evil.example/a.png onerror=alert(1)> ![x](https://evil.example/b.png) **bold** "
+        "$\\href{a}{b}$ :material/bolt:"
+    )
+    model = replace(load_model("llama-3.1-8b"), id="hostile", source=words, notes=(words,))
+    gpu = replace(CARD, id="hostile", notes=(words,), sources=(words,), usable_basis=words)
+    node = replace(load_node("4xh100-sxm-80gb"), id="hostile", gpu="hostile", source=words)
+    fields = {"model": "hostile", "gpu": "hostile", "context_length": 1024}
+    scenario = ScenarioPreset("Hostile", words, fields, words, "hostile")
+    for folder, preset in (("models", model), ("gpus", gpu), ("nodes", node), ("scenarios", scenario)):
+        (team / folder).mkdir(exist_ok=True)
+        (team / folder / "hostile.toml").write_text(file_text(preset), encoding="utf-8")
+    asked = "v=1&model=hostile&gpu=hostile&ctx=1024&batch=1"
+    others = "&b.v=1&b.model=hostile&b.gpu=h100-sxm-80gb"
+    visitor = visit()
+    for path in SHOWN:
+        visitor.open(path + asked + (others if "compare" in path else ""))
+        visitor.page.wait_for_url(re.compile("model=hostile.*gpu=hostile"))
+        assert visitor.page.locator(RENDERED).count() == (2 if "compare" in path else 0), path  # its bold answers

@@ -5,7 +5,8 @@ import re
 import pytest
 
 import kvplan
-from kvplan.fleet import which_gpu
+from kvplan.explain import users_sentence
+from kvplan.fleet import lengths_from_list, plan_users, which_gpu
 from kvplan.ui.axes import POPULAR_GPUS
 
 pytestmark = pytest.mark.browser
@@ -36,14 +37,57 @@ def test_each_page_loads_and_nothing_is_wider_than_the_screen(visit, path, viewp
 
 
 def test_the_scenario_stays_while_moving_between_pages(visit):
-    visitor = visit()
+    visitor = visit("/?fraction=0.8&images=5&dp=2")  # behind buttons that are closed
     visitor.choose("ctx", "64k")
     for name in ("Users", "Sweep", "Models", "Share", "Plan"):
         visitor.page.get_by_role("link", name=name, exact=True).click()
         visitor.page.wait_for_timeout(300)
         visitor.settle()
-        visitor.page.wait_for_url(re.compile("ctx=65536"))
-    assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=65536)).sentence
+        visitor.page.wait_for_url(re.compile("ctx=65536.*fraction=0.8.*images=5.*dp=2"))
+    expected = LLAMA.with_changes(context_length=65536, memory_fraction=0.8, image_tokens=5, data_parallel=2)
+    assert visitor.heading() == kvplan.plan(expected).sentence
+
+
+KEPT = "ctx=64k&batch=3&kv=fp8&fraction=0.8"
+
+
+@pytest.mark.parametrize(
+    ("path", "press"),
+    [
+        (f"/models?{KEPT}&compare=gemma-3-27b", [".st-key-use_gemma-3-27b button"]),
+        (f"/library?{KEPT}&chosen_models=gemma-3-27b", ["text=Use in the plan", ".st-key-use_preset button"]),
+    ],
+)
+def test_planning_with_a_model_keeps_what_the_sidebar_says(visit, path, press):
+    visitor = visit(path)
+    for place in press:
+        visitor.page.locator(place).click()
+    visitor.page.wait_for_url(re.compile("model=gemma-3-27b.*ctx=65536.*batch=3.*kv=fp8.*fraction=0.8"))
+    visitor.page.get_by_role("link", name="Plan", exact=True).click()
+    visitor.page.wait_for_url(re.compile(r"/\?v=1&model=gemma-3-27b.*ctx=65536.*batch=3.*kv=fp8.*fraction=0.8"))
+    visitor.settle()
+    expected = kvplan.Scenario(
+        "gemma-3-27b", "h100-sxm-80gb", context_length=65536, batch_size=3, kv_dtype="fp8", memory_fraction=0.8
+    )
+    visitor.page.get_by_text(kvplan.plan(expected).sentence, exact=True).first.wait_for()
+
+
+def test_a_pasted_list_of_lengths_opens_from_its_link(visit):
+    mine = visit("/users?batch=40")
+    mine.page.get_by_text("a list of lengths").click()
+    box = mine.page.locator(".st-key-length_list textarea")
+    box.fill("812, 1530\n4k")
+    box.press("Control+Enter")
+    mine.page.wait_for_url(re.compile("list=812_1530%7E4k|list=812_1530~4k"))
+    mine.settle()
+    lengths = lengths_from_list([812, 1530, 4096])
+    scenario = LLAMA.with_changes(batch_size=40)
+    expected = users_sentence(scenario, 40, lengths, plan_users(scenario, 40, lengths)[1])
+    assert mine.heading() == expected
+    other = visit(mine.page.url.removeprefix(mine.server.url))
+    assert other.heading() == expected
+    assert other.page.locator(".st-key-length_list textarea").input_value() == "812, 1530\n4k"
+    assert other.page.get_by_text("Not everything could be used").count() == 0
 
 
 def test_kv_head_bars_on_screen_are_the_models_bytes(visit):
