@@ -40,15 +40,22 @@ def model_rows() -> list[Model]:
 def preset(row: Row, sources: dict[str, str]) -> Model:
     """The preset of one row; notes say what the row adds to the config or leaves out of it."""
     read_in = row.get("config_source") or sources[f"configs/{row['config']}.json"]
-    repo, _, path = read_in.partition(":")
     model = import_config(
         config_of(row),
         companion_of(row),
         name=row["name"],
         dtype=row.get("dtype"),
-        source=f"https://huggingface.co/{row['repo']}; config read in https://github.com/{repo}, {path}",
+        source=f"https://huggingface.co/{row['repo']}; config read in {_address(read_in)}",
     )
     return replace(model, id=row["id"], notes=(*model.notes, *_notes(row)))
+
+
+def _address(read_in: str) -> str:
+    """Where a config was read: a page, or a file of a repository."""
+    if read_in.startswith("https:"):
+        return read_in
+    repo, _, path = read_in.partition(":")
+    return f"https://github.com/{repo}, {path}"
 
 
 def config_of(row: Row) -> Row:
