@@ -386,15 +386,17 @@ def _makes_latent(model: Model, wanted: Wanted) -> bool:
 
 def _with_head_dim(model: Model, wanted: Wanted) -> Model:
     if not wanted.changed("head_dim") or not any(head_dim(layer) for layer in model.layers):
-        return _require_no_head_dim(model, wanted)
+        return model
     new = wanted.after["head_dim"]
     return _each_layer(model, lambda layer: _head_width(layer, new))
 
 
-def _require_no_head_dim(model: Model, wanted: Wanted) -> Model:
-    if wanted.changed("head_dim") and wanted.after["head_dim"] and not wanted.changed(*Latent._fields):
-        what = "layers that keep keys and values for each KV head"
-        _require_some(model, head_dim, "head_dim", wanted.after["head_dim"], what)
+def _require_used_heads(model: Model, wanted: Wanted) -> Model:
+    """Whatever was said of KV heads is true of some layer."""
+    for name, has in (("num_kv_heads", kv_heads), ("head_dim", head_dim)):
+        if wanted.changed(name) and wanted.after[name] is not None:
+            what = "layers that keep keys and values for each KV head"
+            _require_some(model, has, name, wanted.after[name], what)
     return model
 
 
@@ -697,7 +699,11 @@ def _with_attention_order(model: Model, wanted: Wanted) -> Model:
             raise InputError(f"attention_every is {every}; {model.name} has no recurrent layers, so leave it empty")
         return model  # the layers were placed when they were made
     attends = next((layer for layer in model.layers if is_mixed(layer) and headed(layer)), None)
-    recurs = next(layer for layer in model.layers if is_mixed(layer) and state_of(layer))
+    recurs = next((layer for layer in model.layers if is_mixed(layer) and state_of(layer)), None)
+    if recurs is None:
+        raise InputError(
+            f"attention_every is {every}; {model.name} has attention and a state in the same layers, so leave it empty"
+        )
     if every is not None and attends is None:
         raise InputError(f"attention_every is {every}; {model.name} has no attention layer to place, so leave it empty")
     return _mixed(model, every, attends or recurs, recurs)
@@ -871,12 +877,14 @@ def _lone_mlp(model: Model, wanted: Wanted) -> Groups:
 
 
 def _require_used_width(model: Model, wanted: Wanted) -> Model:
-    """An MLP's width is given exactly where the model has MLPs."""
+    """An MLP's width is given exactly where the model has MLPs of one width."""
     width = wanted.after["intermediate_size"]
     has_mlp = any(mlp_width(layer) for layer in model.layers)
-    if width is not None and wanted.changed("intermediate_size"):
-        what = "layer with an MLP of its own; num_dense_layers or experts_every say which layers have one"
-        _require_some(model, mlp_width, "intermediate_size", width, what)
+    if width is not None and not has_mlp:
+        raise InputError(
+            f"intermediate_size is {width}; {model.name} has no layer with an MLP of its own, so leave this empty, or "
+            "say with num_dense_layers or experts_every which layers have one"
+        )
     if width is None and has_mlp and wanted.changed("intermediate_size"):
         raise InputError("intermediate_size is missing; give the MLP's width")
     return model
@@ -932,6 +940,7 @@ _STEPS: tuple[Callable[[Model, Wanted], Model], ...] = (
     _with_experts,
     _with_expert_pattern,
     _require_used_width,
+    _require_used_heads,
     _with_vocabulary,
     _with_head,
     _with_limit,
