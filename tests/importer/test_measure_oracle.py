@@ -20,7 +20,6 @@ NOT_MEASURED: dict[str, str] = {
     "alibaba__Logics-Thinking-8B": "knows no model_type 'logics'",
     "deepseek-ai__DeepSeek-OCR": "knows no model_type 'deepseek_vl_v2'",
     "github_reubzdubz__Molmo-7B-D-NF4": "knows no model_type 'molmo'",
-    "microsoft__Phi-3-small-8k-instruct": "knows no model_type 'phi3small'",
     "nvidia__LocateAnything-3B_auto-round_": "knows no model_type 'locateanything'",
     "openbmb__MiniCPM-V-4": "knows no model_type 'minicpmv'",
     "sgl-project__DeepSeek-V4-Flash-FP8": "knows no model_type 'deepseek_ref'",

@@ -9,7 +9,7 @@ import pytest
 from kvplan.errors import ConfigError, UnsupportedConfigError
 from kvplan.importer import import_config
 from tests.importer.held import assert_held
-from tests.importer.published import BIAS, MHA, SIZES, by_layer, unquantized
+from tests.importer.published import BIAS, CONFIGS, MHA, SIZES, by_layer, unquantized
 
 HEAD_DIM = {"head_dim": [8, 20]}
 LOCAL = {"num_local_experts": [4, 8], "num_experts_per_tok": [2, 3]}
@@ -96,6 +96,73 @@ FAMILIES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_variation_of_a_family_is_counted_as_transformers_builds_it(family: str, seed: int) -> None:
     assert_held({"model_type": [family]} | FAMILIES[family], seed)
+
+
+LING = {
+    "architectures": ["BailingMoeV2ForCausalLM"], "model_type": "bailing_moe", "num_hidden_layers": 20,
+    "hidden_size": 2048, "intermediate_size": 5120, "first_k_dense_replace": 1, "max_position_embeddings": 32768,
+    "moe_intermediate_size": 512, "norm_topk_prob": True, "num_experts_per_tok": 8, "num_attention_heads": 16,
+    "num_experts": 256, "num_key_value_heads": 4, "rope_theta": 600000, "rope_scaling": None,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "use_bias": False, "use_rmsnorm": True, "head_dim": 128,
+    "num_shared_experts": 1, "use_qkv_bias": False, "vocab_size": 157184, "partial_rotary_factor": 0.5,
+    "router_dtype": "fp32", "moe_router_enable_expert_bias": True, "routed_scaling_factor": 2.5, "n_group": 8,
+    "topk_group": 4, "use_qk_norm": True, "score_function": "sigmoid", "moe_shared_expert_intermediate_size": 512,
+}  # fmt: skip
+"""As huggingface.co/inclusionAI/Ring-mini-sparse-2.0-exp states it, less its sparse attention."""
+
+
+@pytest.mark.parametrize("changes", [{}, {"use_qk_norm": False}, {"first_k_dense_replace": 3, "num_shared_experts": 2}])
+@pytest.mark.parametrize("model_type", ["bailing_moe", "bailing_moe_v2"])
+def test_ling_2_has_the_layers_of_glm_4_5(model_type: str, changes: dict[str, Any]) -> None:
+    """Its published code and GLM 4.5's class build tensors of the same sizes, and transformers has the latter."""
+    config = {**LING, **changes, "model_type": model_type}
+    config["moe_shared_expert_intermediate_size"] = 512 * config["num_shared_experts"]
+    names = {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}
+    alike = [key for key in config if key in KNOWN_TO_GLM] + list(names)
+    glm = {names.get(key, key): config[key] for key in alike} | {"model_type": "glm4_moe", "attention_bias": False}
+    ling, built = import_config(config), import_config(glm)
+    assert ling.num_params == built.num_params
+    assert ling.num_active_params == built.num_active_params
+    assert ling.cache_bytes(5000) == built.cache_bytes(5000)
+
+
+KNOWN_TO_GLM = (
+    "num_hidden_layers", "hidden_size", "intermediate_size", "first_k_dense_replace", "max_position_embeddings",
+    "moe_intermediate_size", "num_experts_per_tok", "num_attention_heads", "num_key_value_heads", "tie_word_embeddings",
+    "torch_dtype", "head_dim", "vocab_size", "use_qk_norm",
+)  # fmt: skip
+
+
+def test_ling_mini_2_has_16_billion_parameters_of_which_a_token_reads_1_4() -> None:
+    """As its maker states; the biases of its 19 routers of 256 experts stand beside them."""
+    model = import_config(LING)
+    assert (round(model.num_params / 1e9), round(model.num_active_params / 1e9, 1)) == (16, 1.4)
+    assert [part.params for part in model.beside] == [19 * 256]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architectures": ["BailingMoeForCausalLM"]}, "only BailingMoeV2ForCausalLM .Ling 2, Ring 2. is known"),
+        ({"moe_shared_expert_intermediate_size": 1024}, "shared experts of another width are not known"),
+        ({"use_rmsnorm": False}, "use_rmsnorm"),
+        ({"moba_block_size": 1024}, "moba_block_size"),
+    ],
+)
+def test_what_is_not_known_of_ling_is_refused_by_name(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UnsupportedConfigError, match=reason):
+        import_config({**LING, **changes}, measure="never")
+
+
+PHI_3_SMALL = CONFIGS / "microsoft__Phi-3-small-8k-instruct.json"
+
+
+def test_phi_3_small_has_the_values_that_are_published() -> None:
+    """7,392,274,432 are stored; 64 of each of its 32 layers are saved rotary frequencies and no parameters."""
+    model = import_config(PHI_3_SMALL)
+    assert model.num_params == 7_392_274_432 - 32 * 64
+    assert model.cache_bytes(1000) == 32 * 2 * 8 * 128 * 2 * 1000
+    assert any("keep all of them" in note for note in model.notes)
 
 
 def llama4_text(**changes: Any) -> dict[str, Any]:

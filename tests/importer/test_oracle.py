@@ -39,7 +39,6 @@ REFUSED: dict[str, str] = {
     "dots-studio__dots3-note-prev@tfdefault": "no rule knows model_type 'dots3_note'",
     "github_reubzdubz__Molmo-7B-D-NF4": "no rule knows model_type 'molmo'",
     "meta-models__Muse-Glimmer-30B@tfdefault": "no rule knows model_type 'muse_glimmer'",
-    "microsoft__Phi-3-small-8k-instruct": "no rule knows model_type 'phi3small'",
     "mistralai__Mistral-Large-4-1T-A52B@tfdefault": "no rule knows model_type 'mistral_large4'",
     "nvidia__LocateAnything-3B_auto-round_": "no rule reads text_config.block_size",
     "nvidia__NVIDIA-Nemotron-Labs-Dory1.0-4B-BF16@tfdefault": "no rule knows model_type 'dory'",

@@ -103,6 +103,31 @@ def dense_first(view: ConfigView, shape: Shape, moe: Groups) -> Callable[[int], 
     return lambda index: dense if index < count else moe
 
 
+def bailing_moe(view: ConfigView) -> Parts:
+    """Ling 2 and Ring 2, by the code that is published with them: dense layers first, norms of q and k a head."""
+    classes = view.texts("architectures", default=[])
+    if "BailingMoeV2ForCausalLM" not in classes:
+        raise view.unsupported("of this family only BailingMoeV2ForCausalLM (Ling 2, Ring 2) is known")
+    shape = read_shape(view)
+    skip_extra_predictions(view)
+    for name, value in (("use_rmsnorm", True), ("norm_head", False), ("sliding_window", None)):
+        view.require(name, value, "no published model of this family has it otherwise")
+    view.pass_over("how a router picks", "router_dtype", "score_function", "router_type")
+    view.dismiss("max_window_layers", "this family has no windows")
+    view.require("moe_router_enable_expert_bias", True, "routers without a bias an expert are not known")
+    experts, width = view.integer("num_experts"), view.integer("moe_intermediate_size")
+    shared = width * view.integer("num_shared_experts", low=0, default=0)
+    view.require("moe_shared_expert_intermediate_size", shared, "shared experts of another width are not known")
+    gate, active = router(shape.hidden, experts), view.integer("num_experts_per_tok")
+    moe = mixture(gate, shape.hidden, width, experts, active, shared)
+    style = AttentionStyle(
+        qkv_bias=view.flag("use_qkv_bias"),
+        out_bias=view.flag("use_bias"),
+        qk_norm="head" if view.flag("use_qk_norm") else "none",
+    )
+    return decoder(shape, style=style, mlp=dense_first(view, shape, moe))
+
+
 def minimax_m2(view: ConfigView) -> Parts:
     """Norms over all values of q and k; experts in every layer, none shared."""
     shape = read_shape(view)
@@ -452,7 +477,20 @@ _HUNYUAN = Family(
     },
 )  # fmt: skip
 
+_BAILING = Family(
+    bailing_moe,
+    {
+        "vocab_size": 157184, "hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 20,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32768, "head_dim": 128,
+        "tie_word_embeddings": False, "use_bias": False, "use_qkv_bias": False, "use_qk_norm": True,
+        "moe_intermediate_size": 512, "num_experts": 256, "num_shared_experts": 1, "num_experts_per_tok": 8,
+        "first_k_dense_replace": 1,
+    },
+)  # fmt: skip
+
 FAMILIES = {
+    "bailing_moe": _BAILING,
+    "bailing_moe_v2": _BAILING,
     "glm4_moe": Family(
         glm4_moe,
         {

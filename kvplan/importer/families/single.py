@@ -1,12 +1,23 @@
-"""Families of one or two models that share their layers with no other: RWKV-4 and JetMoe."""
+"""Families of one or two models that share their layers with no other: RWKV-4, JetMoe and Phi-3-small."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from kvplan.attention import FullAttention, RecurrentState
-from kvplan.blocks import FP32, Groups, linear, norm, routed_experts, router, vector
-from kvplan.importer.decoder import MAX_LAYERS, Parts, Shape, class_sizes, is_null, with_outer
+from kvplan.blocks import FP32, Groups, gated_mlp, linear, norm, routed_experts, router, vector
+from kvplan.importer.decoder import (
+    MAX_LAYERS,
+    AttentionStyle,
+    Parts,
+    Shape,
+    class_sizes,
+    decoder,
+    is_null,
+    read_shape,
+    same_mlp,
+    with_outer,
+)
 from kvplan.importer.families import Family
 from kvplan.importer.view import ConfigView
 from kvplan.model import Layer
@@ -77,7 +88,40 @@ def jetmoe(view: ConfigView) -> Parts:
     return with_outer(shape, (layer,) * layers, norm(hidden, role="final_norm"))
 
 
+def phi3small(view: ConfigView) -> Parts:
+    """Phi-3-small, by the code that is published with it: biases and LayerNorms everywhere, gate and up in one matrix.
+
+    Its block-sparse layers attend to parts of what they keep; the cache of that code and of vLLM keeps every token.
+    """
+    shape = read_shape(view)
+    width = view.integer("ff_intermediate_size")
+    view.require("ff_dim_multiplier", None, "a width by a factor is not known")
+    if view.flag("gegelu_pad_to_256", default=True) and width % 256:
+        raise view.unsupported(f"ff_intermediate_size is {width}: one that is filled up to 256 values is not known")
+    view.pass_over("which kept tokens a layer attends to", "dense_attention_every_n_layers", *_BLOCKSPARSE)
+    view.pass_over("scales and positions, not tensors", *_MUP)
+    view.note("block-sparse layers attend to parts of their tokens and keep all of them")
+    return decoder(
+        shape,
+        style=AttentionStyle(qkv_bias=True, out_bias=True),
+        mlp=same_mlp(gated_mlp(shape.hidden, width, bias=True)),
+        norms=norm(shape.hidden, bias=True, count=2),
+        final_norm=norm(shape.hidden, bias=True, role="final_norm"),
+    )
+
+
+_BLOCKSPARSE = (
+    "blocksparse_block_size", "blocksparse_homo_head_pattern", "blocksparse_num_local_blocks",
+    "blocksparse_triton_kernel_block_size", "blocksparse_vert_stride", "pad_sequence_to_multiple_of_64",
+    "attention_bias",
+)  # fmt: skip
+_MUP = (
+    "gegelu_limit", "mup_attn_multiplier", "mup_embedding_multiplier", "mup_use_scaling", "mup_width_multiplier",
+    "rope_embedding_base", "rope_position_scale",
+)  # fmt: skip
+
 FAMILIES = {
+    "phi3small": Family(phi3small, class_sizes(100352, 4096, None, 32, 32, 8, 8192, True, ff_intermediate_size=14336)),
     "rwkv": Family(rwkv, class_sizes(50277, 4096, None, 32, None, None, None, False, context_length=1024)),
     "jetmoe": Family(
         jetmoe,
