@@ -186,7 +186,7 @@ class State(NamedTuple):
 def state_of(layer: Layer) -> State | None:
     """The sizes of a recurrent layer laid out as Mamba-2 or the gated delta rule; None for any other."""
     cache = next((member for member in members(layer.cache) if isinstance(member, RecurrentState)), None)
-    out = next((g for g in layer.weights if g.role == "recurrent" and g.split == "columns" and g.columns > 1), None)
+    out = next((g for g in layer.weights if g.role == "recurrent" and g.split == "columns"), None)
     found = None if cache is None or out is None else _state(cache, out.columns)
     return found if found is not None and all(_is_known(group, found) for group in layer.weights) else None
 
@@ -197,7 +197,7 @@ def _state(cache: RecurrentState, inner: int) -> State | None:
     size, more = divmod(cache.head_elements, width or 1)
     is_delta = not cache.conv_groups
     shared, left = divmod(cache.conv_channels - inner, 2 * size or 1) if is_delta else (cache.conv_groups, 0)
-    if rest or more or left or shared < 1:
+    if rest or more or left or shared < 1 or cache.conv_width < 2:  # a filter of one is not told from its bias
         return None
     found = State(Recurrent(cache.heads, width, size, shared, cache.conv_width), is_delta)
     channels = cache.conv_channels + cache.conv_groups * cache.group_channels
@@ -239,7 +239,7 @@ def is_mixed(layer: Layer) -> bool:
 
 def _down(layer: Layer, role: str) -> WeightGroup | None:
     """The projection back to the hidden size of an MLP or of experts."""
-    return next((g for g in layer.weights if g.role == role and g.split == "columns" and g.columns > 1), None)
+    return next((g for g in layer.weights if g.role == role and g.split == "columns"), None)
 
 
 def mlp_width(layer: Layer) -> int | None:

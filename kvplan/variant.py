@@ -321,7 +321,7 @@ def _hidden_side(group: WeightGroup, hidden: int) -> str | None:
     if group.role == "residual":
         return next((side for side in ("columns", "rows") if getattr(group, side) % hidden == 0), None)
     low_rank_output = group.role == "attention_o" and group.split == "rows"
-    if group.columns == 1:
+    if group.columns == 1 and group.split != "columns":
         return "rows" if group.split == "copied" and group.rows == hidden else None
     if group.split != "columns" and group.columns == hidden and not low_rank_output:
         return "columns"
@@ -812,7 +812,7 @@ def _with_shared(layer: Layer, before: Layer, width: int) -> Layer:
     old = next((g.columns for g in before.weights if g.role == "shared_experts" and g.split == "columns"), None)
     if old is not None:
         return _weights(layer, lambda g: _width(g, "shared_experts", old, width, "num_shared_experts"))
-    down = next(g for g in layer.weights if g.role == ROUTED and g.split == "columns" and g.columns > 1)
+    down = next(g for g in layer.weights if g.role == ROUTED and g.split == "columns")
     made = tuple(
         replace(group, storage=down.storage, pinned=down.pinned)
         for group in gated_mlp(down.rows, width, role="shared_experts")

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvplan.attention import FullAttention, LatentAttention, SlidingAttention
 from kvplan.define import Experts, Latent, Recurrent, define_model
@@ -17,7 +19,7 @@ from kvplan.importer import import_config
 from kvplan.model import Model
 from kvplan.presets import dump_toml, list_models, load_model, model_from_table, model_to_table, parse_toml
 from kvplan.sizes import STATE_SIZES, sizes_of, varying
-from kvplan.variant import order_of, variant, with_num_params
+from kvplan.variant import SIZE_WORDS, order_of, variant, with_num_params
 from tests.make_model_presets import companion_of, config_of, read_rows
 
 CONTEXTS = (1, 100, 5_000, 200_000)
@@ -475,6 +477,30 @@ def test_an_empty_head_dimension_is_hidden_size_by_query_heads() -> None:
     assert sizes_of(variant(qwen, {"head_dim": None}))["head_dim"] == 80
     llama = load_model("llama-3.1-8b")
     assert variant(llama, {"head_dim": None}) is llama
+
+
+VALUES = st.sampled_from([None, 0, 1, 2, 3, 4, 8, 64, 100, 128, 1000])
+
+
+@given(name=st.sampled_from(list_models()), changes=st.dictionaries(st.sampled_from(list(SIZE_WORDS)), VALUES))
+def test_whatever_is_typed_gives_a_model_that_can_be_written_or_a_sentence(name: str, changes: dict[str, Any]) -> None:
+    changes.pop("tied_embeddings", None)
+    try:
+        made = variant(load_model(name), changes)
+    except InputError:
+        return
+    text = dump_toml(model_to_table(made))
+    assert model_from_table(parse_toml(text.encode(), "mine.toml"), "mine.toml") == made
+    assert made.weight_bytes("bf16") > 0
+
+
+@pytest.mark.parametrize("name", ["olmoe-1b-7b", "deepseek-v3", "llama-3.1-8b"])
+def test_a_width_of_one_is_a_width(name: str) -> None:
+    preset = load_model(name)
+    widths = {key: 1 for key in ("expert_intermediate_size", "intermediate_size") if sizes_of(preset)[key]}
+    thin = variant(preset, widths)
+    assert sizes_of(thin) == {**sizes_of(preset), **widths}
+    assert params_by_role(variant(thin, sizes_of(preset))) == params_by_role(preset)
 
 
 # --------------------------------------------------------------------------------------------------------- refusals
