@@ -45,6 +45,13 @@ USUAL_NAME = "config.json"
 
 __all__ = ["import_config"]
 
+WHY_NO_RULE = {
+    **dict.fromkeys(
+        ("grok-1", "grok_1"), "it was published as a JAX checkpoint in 8 bits, and its copies for torch differ"
+    ),
+}
+"""Model types that people ask for and no rule counts, with the reason."""
+
 
 class _Asked(NamedTuple):
     """A config, the hf_quant_config.json beside it, the dtype that the caller gives where it states none, and the names
@@ -311,7 +318,8 @@ def _family(data: Mapping[str, Any]) -> tuple[Family, str]:
     if model_type not in known:
         near = nearest_names(model_type, known)
         hint = f" (near: {', '.join(near)})" if near else ""
-        raise UnsupportedConfigError(f"config.json: no rule knows model_type {shorten(model_type)!r}{hint}")
+        why = f": {WHY_NO_RULE[model_type]}" if model_type in WHY_NO_RULE else hint
+        raise UnsupportedConfigError(f"config.json: no rule knows model_type {shorten(model_type)!r}{why}")
     return known[model_type], model_type
 
 

@@ -168,3 +168,8 @@ def test_a_name_that_a_page_could_render_is_refused() -> None:
 def test_a_dtype_that_is_no_name_is_refused() -> None:
     with pytest.raises(ConfigError, match="the given dtype is 3"):
         import_config(config(), dtype=3)  # type: ignore[arg-type]
+
+
+def test_a_model_type_that_is_asked_for_and_not_known_is_refused_with_the_reason() -> None:
+    with pytest.raises(UnsupportedConfigError, match="'grok-1': it was published as a JAX checkpoint in 8 bits"):
+        import_config({"model_type": "grok-1", "torch_dtype": "bfloat16"}, measure="never")

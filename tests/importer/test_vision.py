@@ -405,3 +405,26 @@ def test_the_vision_tower_of_gemma_4_has_no_attention_biases_whatever_is_stated(
     config = json.loads(path.read_text())
     stated = {**config, "vision_config": {**config["vision_config"], "attention_bias": True}}
     assert import_config(stated, measure="never").num_params == import_config(config, measure="never").num_params
+
+
+KIMI_VL = {
+    "architectures": ["KimiVLForConditionalGeneration"], "model_type": "kimi_vl", "torch_dtype": "bfloat16",
+    "vision_config": {"model_type": "moonvit", "patch_size": 14, "num_hidden_layers": 27, "hidden_size": 1152},
+    "text_config": {
+        "vocab_size": 163840, "max_position_embeddings": 131072, "hidden_size": 2048, "intermediate_size": 11264,
+        "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16, "n_shared_experts": 2,
+        "n_routed_experts": 64, "kv_lora_rank": 512, "q_lora_rank": None, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "qk_nope_head_dim": 128, "num_experts_per_tok": 6, "moe_layer_freq": 1, "first_k_dense_replace": 1,
+        "num_key_value_heads": 16, "tie_word_embeddings": False, "topk_method": "noaux_tc", "torch_dtype": "bfloat16",
+    },
+}  # fmt: skip
+"""The sizes of Kimi-VL A3B; its text model is of DeepSeek V3's layout."""
+
+
+def test_kimi_vl_is_its_text_model_and_says_that_its_tower_is_not_counted() -> None:
+    model = import_config(KIMI_VL)
+    text = import_config(KIMI_VL["text_config"] | {"model_type": "deepseek_v3"})
+    assert model.num_params == text.num_params
+    assert round(model.num_params / 1e9) == 16
+    assert model.cache_bytes(1000) == 27 * (512 + 64) * 2 * 1000
+    assert any("vision_config" in note and "not counted" in note for note in model.notes)

@@ -588,6 +588,7 @@ FAMILIES: dict[str, Family] = {
         ),
         {},
     ),
+    "kimi_vl": Family(language_only("text_config", "deepseek_v3", ("vision_config",), ("vocab_size",)), {}),
     "phi3_v": Family(language_only("text_config", "phi3", ("embd_layer", "img_processor")), {}),
     "phi4mm": Family(
         language_only("text_config", "phi3", ("embd_layer", "audio_processor", "vision_lora", "speech_lora")), {}
