@@ -1,4 +1,7 @@
-"""A real Chromium on the real app: one server for all tests, a fresh context for each.
+"""A real Chromium on the real app: one server for all tests, and tabs that visits use one after the other.
+
+Two visits of a test are two profiles, as of two people. A tab that is used again remembers nothing but what Chromium
+has compiled, which makes the app open three times as fast as in a fresh profile.
 
 A page that logs an error to the console, sends a request to another host, or leaves a traceback in the server's log
 fails its test, whatever the test looks at.
@@ -50,17 +53,57 @@ def browser():
         running.close()
 
 
+@pytest.fixture(scope="session")
+def tabs(browser):
+    return Tabs(browser)
+
+
+class Tabs:
+    """Tabs that no visit uses now, each in a profile of its own."""
+
+    def __init__(self, browser):
+        self.browser, self.free = browser, []
+
+    def take(self, viewport=DESKTOP, color_scheme="light"):
+        page = self.free.pop() if self.free else self.browser.new_context().new_page()
+        page.set_viewport_size(viewport)
+        page.emulate_media(color_scheme=color_scheme)
+        return page
+
+    def give_back(self, page):
+        """Have the tab forget its visit: what the page has stored, cookies, the history, the place of the mouse."""
+        page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+        page.context.clear_cookies()
+        page.mouse.move(0, 0)
+        page.goto("about:blank")
+        session = page.context.new_cdp_session(page)
+        session.send("Page.resetNavigationHistory")
+        session.detach()
+        self.free.append(page)
+
+
 class Visit:
     """One visitor's tab, and everything that went wrong in it."""
 
     def __init__(self, server, browser, **context):
-        self.server = server
-        self.context = browser.new_context(**{"viewport": DESKTOP, **context})
-        self.page = self.context.new_page()
+        self._watch(server, browser.new_context(**{"viewport": DESKTOP, **context}).new_page())
+
+    @classmethod
+    def in_tab(cls, server, page):
+        """A visit in a tab that others have used before."""
+        visit = cls.__new__(cls)
+        visit._watch(server, page)
+        return visit
+
+    def _watch(self, server, page):
+        self.server, self.page, self.context = server, page, page.context
         self.trouble = []
-        self.page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
-        self.page.on("console", self._console)
-        self.page.on("request", self._request)
+        self._watched = {"pageerror": self._error, "console": self._console, "request": self._request}
+        for event, note in self._watched.items():
+            page.on(event, note)
+
+    def _error(self, error):
+        self.trouble.append(f"page error: {error}")
 
     def _console(self, message):
         probe = "_stcore" in message.location.get("url", "")  # a deep link probes its own path first
@@ -118,19 +161,30 @@ class Visit:
 
     def close(self):
         self.context.close()
+        self.check()
+
+    def leave(self):
+        """Look at the tab no more; whoever lent it takes it back."""
+        for event, note in self._watched.items():
+            self.page.remove_listener(event, note)
+
+    def check(self):
         assert not self.trouble, "\n".join(self.trouble)
         assert "Traceback" not in self.server.log.read_text()
 
 
 @pytest.fixture
-def visit(server, browser):
+def visit(server, tabs):
     """A function that opens a visit: `visit("/sweep", viewport=PHONE)`."""
     opened = []
 
-    def start(path="", **context):
-        opened.append(Visit(server, browser, **context))
+    def start(path="", **settings):
+        opened.append(Visit.in_tab(server, tabs.take(**settings)))
         return opened[-1].open(path)
 
     yield start
     for one in opened:
-        one.close()
+        one.leave()
+        tabs.give_back(one.page)
+    for one in opened:
+        one.check()

@@ -75,8 +75,8 @@ def test_no_page_of_another_site_shows_the_app_in_a_frame(server, tab):
         other.server_close()
 
 
-def test_a_figure_is_saved_as_a_picture_and_a_table_by_its_own_toolbar(visit):
-    visitor = visit()
+def test_a_figure_is_saved_as_a_picture_and_a_table_by_its_own_toolbar(server, browser):
+    visitor = Visit(server, browser).open()
     visitor.figure("memory")
     visitor.page.locator(".st-key-memory").hover()
     with visitor.page.expect_download() as picture:
@@ -90,6 +90,7 @@ def test_a_figure_is_saved_as_a_picture_and_a_table_by_its_own_toolbar(visit):
     with visitor.page.expect_download() as rows:
         visitor.page.get_by_label("Download as CSV").first.click()
     assert rows.value.path().stat().st_size > 100
+    visitor.close()
 
 
 def test_a_file_over_the_limit_is_answered_in_words(visit):
