@@ -41,10 +41,12 @@ def show_files(scenario: Scenario) -> None:
 
 st.header("Share", anchor=False)
 shared = current_or_stop()
-st.text(words.about(shared))
-show_link(shared)
 answer = plan(shared)
+st.text(words.about(shared))
+st.text(answer.sentence_in(words.unit()))
+show_link(shared)
 st.subheader("Plan", anchor=False)
 offer_plan(answer)
+rows = [row for row in plan_rows(answer) if row[0] != "answer"]  # a sentence is too long for a cell
+words.show_facts(rows, ("what", "value", "exact"), "The plan")
 show_files(shared)
-words.show_facts(plan_rows(answer), ("what", "value", "exact"), "The plan")

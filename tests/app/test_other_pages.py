@@ -42,8 +42,11 @@ def test_a_scenario_of_an_own_model_says_why_it_is_no_preset(app):
 
 
 def test_the_shown_plan_holds_every_byte_of_the_answer(app):
-    table = on(app, "share").tables()[0].set_index("what")["exact"]
+    page = on(app, "share")
+    table = page.tables()[0].set_index("what")["exact"]
     assert int(table["free"]) == kvplan.plan(LLAMA).free_bytes
+    assert kvplan.plan(LLAMA).sentence in page.texts()
+    assert max(map(len, table)) < 30  # nothing that a cell would cut off
 
 
 def test_a_model_of_ones_own_travels_in_the_link_and_as_a_file(app):
