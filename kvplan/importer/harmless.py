@@ -85,6 +85,7 @@ _HARMLESS_WHEN_OFF = {
 _HARMLESS_AT: dict[str, tuple[object, str]] = {
     "attention_method": ("MLA", "the class of this family builds nothing else"),
     "moe_layer_freq": (1, "every layer after the dense ones holds experts"),
+    "skip_vision": (True, "MLX leaves the tower as it is when it quantizes, which is how towers are counted"),
     "use_shared_mlp_adapter": (True, "the class of this family builds nothing else"),
     "zero_expert_type": ("identity", "an expert that gives back what it gets has no weights"),
 }

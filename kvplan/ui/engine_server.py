@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 import pandas as pd
@@ -55,11 +54,14 @@ def show_refusal(scenario: Scenario, engine: str, error: KvplanError, version: s
     """Why the engine cannot serve the plan, and the cache dtypes that it has as buttons."""
     words.show_error(error, f"{ENGINES[engine].label} cannot serve this plan, so nothing is counted for it")
     model = scenario.planned_model
-    if not why_no_cache(engine, model, kv_dtype(scenario.kv_dtype), version):
+    try:
+        if not why_no_cache(engine, model, kv_dtype(scenario.kv_dtype), version):
+            return
+        has = [name for name in cache_dtypes(engine, model) if not why_no_cache(engine, model, kv_dtype(name), version)]
+    except KvplanError:  # a version that is none: the refusal says so
         return
-    has = (name for name in cache_dtypes(engine, model) if not why_no_cache(engine, model, kv_dtype(name), version))
     with st.container(horizontal=True):
-        for name in islice(has, MOST_OFFERED):
+        for name in has[:MOST_OFFERED]:
             with contextlib.suppress(KvplanError):  # one that the model's layers cannot be kept in
                 st.button(
                     f"Store the cache as {name}", key=f"cache_{engine}_{name}", on_click=take_scenario,

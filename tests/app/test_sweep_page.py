@@ -252,7 +252,7 @@ def test_lines_that_never_fit_and_contexts_beyond_the_models_limit_are_said(app)
     page.set(pair_gpu=["t4-16gb", "h100-sxm-80gb"], pair_context_length="16k,32k,256k")
     assert kvplan.plan(LLAMA.with_changes(context_length=2**15)).fits
     assert page.heading() == "Fits up to 32K tokens on h100-sxm-80gb; 1 line never fits"
-    assert "Contexts above 131,072 tokens are beyond what the model is made for." in [c.value for c in page.run.caption]
+    assert "What is above 131,072 tokens is beyond what the model is made for." in [c.value for c in page.run.caption]
 
 
 def test_one_sequence_is_singular(app):
