@@ -106,14 +106,19 @@ def show_suggestions(p: MemoryPlan) -> None:
     st.caption("By resident bytes, each change alone; what an engine reserves is counted under “Serve it”.")
     found = suggestions(p.scenario)
     for suggestion in found:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.button("Apply", key=f"apply_{suggestion.lever}", on_click=take_scenario, args=(suggestion.scenario,))
-            st.text(suggestion.sentence_in(unit()))
+        _offer(suggestion.lever, suggestion.scenario, suggestion.sentence_in(unit()))
     if not found:
         st.text("No single change is enough.")
     fewest = fewest_gpus(p.scenario)
     if fewest is not None:
-        st.text(f"As few of these GPUs as hold it: {gpus_words(fewest)}.")
+        _offer("fewest", fewest.scenario, f"As few of these GPUs as hold it: {gpus_words(fewest)}.")
+
+
+def _offer(key: str, scenario: Scenario, sentence: str) -> None:
+    """A change of the scenario in a sentence, beside the button that makes it."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Apply", key=f"apply_{key}", on_click=take_scenario, args=(scenario,))
+        st.text(sentence)
 
 
 def gpus_words(p: MemoryPlan) -> str:

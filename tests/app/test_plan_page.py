@@ -104,6 +104,15 @@ def test_a_plan_that_does_not_fit_says_what_would_and_applies_it(app):
     assert page.value("kv") == found["kv_dtype"].scenario.kv_dtype
 
 
+def test_where_no_single_change_is_enough_the_fewest_gpus_are_applied(app):
+    page = app(model="llama-3.1-70b", ctx="128k", batch="16")
+    assert "No single change is enough." in page.texts()
+    assert "As few of these GPUs as hold it: 12 GPUs in 3 stages." in page.texts()
+    page.click("apply_fewest")
+    assert (page.value("tp"), page.value("pp")) == ("4", 3)
+    assert page.heading().startswith("Fits")
+
+
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
     texts = app(model="gemma-3-27b").texts()
     assert "52 × sliding window: each keeps 8,192 B a token up to 1,024 of a sequence" in texts
