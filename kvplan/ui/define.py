@@ -323,7 +323,9 @@ def headline(model: Model) -> list[words.Number]:
     )
     return [
         words.Number(f"Parameters, {kind}", format_params(model.num_params), f"{model.num_params:,}"),
-        words.Number("Active for a token", format_params(model.num_active_params), f"{model.num_active_params:,}"),
+        words.Number(
+            f"Active for a token{guess}", format_params(model.num_active_params), f"{model.num_active_params:,}"
+        ),
         _size_number(f"Weights, {_dtype_word(model, label)}{guess}", weights, ""),
         words.Number(
             "Cache a token, bf16", words.size(round(per_token)), f"One sequence: {format_bytes_a_token(per_token)}."
@@ -356,8 +358,9 @@ def show_defined(model: Model, numbers: list[words.Number], base: Model | None) 
 def _compare(base: Model, model: Model) -> None:
     if base == model:
         st.text(f"Every number is that of {base.name}: change a field and this says what changes.")
-    for sentence in differences(base, model):
-        st.caption(sentence)
+    rows = differences(base, model)
+    if rows:
+        words.show_facts(rows, ("what differs", "the preset", "this model"), "own_differences")
 
 
 def use_model(model: Model) -> None:

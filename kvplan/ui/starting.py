@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from kvplan.explain import kinds_sentence
 from kvplan.model import ROLES, Model
@@ -23,21 +25,29 @@ def _is_plain(model: Model) -> bool:
     return full and not model.has_experts and set(model.params_by_tower) == {"text"}
 
 
-def differences(preset: Model, made: Model) -> tuple[str, ...]:
-    """What differs between a preset and the model that the form makes of it, a sentence for each."""
-    theirs, ours = _params_by_role(preset), _params_by_role(made)
-    sentences = [
-        f"{label}: {theirs.get(label, 0):,} parameters there, {ours.get(label, 0):,} here"
-        for label in dict.fromkeys([*theirs, *ours])
-        if theirs.get(label, 0) != ours.get(label, 0)
+class Difference(NamedTuple):
+    """What differs between a preset and the model that the form makes of it."""
+
+    what: str
+    there: str
+    here: str
+
+
+def differences(preset: Model, made: Model) -> tuple[Difference, ...]:
+    """Layers, cache and parameters in which a preset and the model that the form makes of it differ."""
+    rows = [
+        Difference("layers", kinds_sentence(preset), kinds_sentence(made)),
+        Difference("cache a token, bf16", *(format_bytes_a_token(m.cache_bytes_per_token()) for m in (preset, made))),
+        Difference("state of a sequence", *(f"{m.cache_curve().fixed_bytes:,} B" for m in (preset, made))),
+        Difference("parameters", f"{preset.num_params:,}", f"{made.num_params:,}"),
+        *(() if made.is_estimate else _role_rows(_params_by_role(preset), _params_by_role(made))),
     ]
-    tokens = preset.cache_bytes_per_token(), made.cache_bytes_per_token()
-    if tokens[0] != tokens[1]:
-        there, here = map(format_bytes_a_token, tokens)
-        sentences.insert(0, f"cache a token in bf16: {there} there, {here} here")
-    if kinds_sentence(preset) != kinds_sentence(made):
-        sentences.insert(0, f"layers: {kinds_sentence(preset)} there, {kinds_sentence(made)} here")
-    return tuple(sentences)
+    return tuple(row for row in rows if row.there != row.here)
+
+
+def _role_rows(there: Mapping[str, int], here: Mapping[str, int]) -> list[Difference]:
+    labels = dict.fromkeys([*there, *here])
+    return [Difference(label, f"{there.get(label, 0):,}", f"{here.get(label, 0):,}") for label in labels]
 
 
 def _params_by_role(model: Model) -> dict[str, int]:

@@ -169,11 +169,12 @@ def test_one_field_of_a_preset_changes_what_it_names_and_the_page_says_so(app):
     page = on_define(app)
     page.set(start="nemotron-h-8b")
     page.set(own_num_kv_heads=4)
-    said = [caption.value for caption in page.run.caption]
-    assert "cache a token in bf16: 16,384 B there, 8,192 B here" in said
-    assert [text for text in said if "parameters there" in text] == [  # 4 layers, 8 heads of 128 become 4
-        "attention keys: 16,777,216 parameters there, 8,388,608 here",
-        "attention values: 16,777,216 parameters there, 8,388,608 here",
+    total = load_model("nemotron-h-8b").num_params
+    assert page.tables()[0].values.tolist() == [  # 4 layers, 8 heads of 128 become 4
+        ["cache a token, bf16", "16,384 B", "8,192 B"],
+        ["parameters", f"{total:,}", f"{total - 2 * 8388608:,}"],
+        ["attention keys", "16,777,216", "8,388,608"],
+        ["attention values", "16,777,216", "8,388,608"],
     ]
     assert "Made from Nemotron-H 8B Base 8K; changed: KV heads 8 to 4." in page.texts()
 
@@ -225,13 +226,16 @@ def test_the_count_alone_of_a_preset_keeps_its_cache(app):
     page.set(own_how="parameters in billions")
     page.set(own_billions=40.0)
     assert page.metric("Parameters, an estimate") == "40.0 B"
+    assert page.tables()[0].values.tolist() == [["parameters", "79,674,391,296", "40,000,000,000"]]
     assert page.metric("Cache a token, bf16") == "24.0 KiB"  # 2 × 12 layers × 2 heads × 256 × 2 B
 
 
 def test_differences_name_layers_cache_and_parameters():
     llama, gemma = load_model("llama-3.1-8b"), load_model("gemma-2-2b")
     assert differences(llama, llama) == ()
-    assert differences(llama, gemma)[0].startswith("layers: 32 full attention there, 13 sliding window, 13 full")
+    assert differences(llama, gemma)[0] == (
+        "layers", "32 full attention", "13 sliding window, 13 full attention",
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------ GPUs
