@@ -39,7 +39,6 @@ def show() -> None:
     from kvplan.ui.page_name import show_page_name
     from kvplan.ui.scenario import PageEnds
     from kvplan.ui.sidebar import has_scenario, show_sidebar
-    from kvplan.ui.words import arrive, leave_page
 
     require_library()
     page = st.navigation(
@@ -58,7 +57,6 @@ def show() -> None:
         ],
         position="top",
     )
-    arrive()
     begin_run()
     read_address(page.url_path)
     is_first_run = not has_scenario()
@@ -78,7 +76,6 @@ def show() -> None:
         with trouble:
             show_address_trouble()
     end_run()
-    leave_page()
 
 
 if __name__ == "__main__":  # Streamlit runs the script

@@ -20,7 +20,7 @@ from kvplan.errors import KvplanError
 from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
-from kvplan.ui.fields import FIELDS, SETTING_LABELS
+from kvplan.ui.fields import SETTING_LABELS
 from kvplan.units import counted as counted
 from kvplan.units import format_bytes, format_exact_bytes, format_tokens
 
@@ -34,7 +34,6 @@ STILL = {"displayModeBar": False}
 """For a figure too simple to zoom: no toolbar, which on a touch screen always covers a corner."""
 
 PLAN_PAGE = "kvplan/ui/plan.py"
-_LEAVE, _CARRIED = "leave_for_the_plan", "carried_to_the_plan"
 
 UNKNOWN = "–"
 """What stands in a table for a number that is not known."""
@@ -211,19 +210,7 @@ def offer(label: str, file: str, mime: str, make: Callable[[], str]) -> None:
 def plan_button(label: str, key: str, use: Callable[[Any], None], thing: Any) -> None:
     """A button that takes `thing` into the scenario and lands on the Plan page, where its answer stands."""
     if st.button(label, key=key, on_click=use, args=(thing,)):
-        st.session_state[_LEAVE] = True
-
-
-def leave_page() -> None:
-    """Go where a button of the page leads, after the sidebar: Streamlit forgets what its widgets hold on the way."""
-    if st.session_state.pop(_LEAVE, False):
-        st.session_state[_CARRIED] = {key: st.session_state[key] for key in FIELDS}
         st.switch_page(PLAN_PAGE)
-
-
-def arrive() -> None:
-    """Before any widget: what the sidebar held on the page that a button led away from."""
-    st.session_state.update(st.session_state.pop(_CARRIED, {}))
 
 
 def links(text: str) -> list[str]:
