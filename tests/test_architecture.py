@@ -14,8 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 LAYERS = [
-    "errors", "names", "units", "dtypes", "attention", "model", "blocks", "define", "sizes", "variant", "hardware", "presets",
-    "engines", "plan", "sweep", "fleet", "suggest", "serving", "importer", "lab", "explain", "charts",
+    "errors", "names", "units", "dtypes", "attention", "model", "blocks", "define", "sizes", "variant", "hardware",
+    "presets", "engines", "plan", "sweep", "fleet", "suggest", "serving", "importer", "lab", "explain", "charts",
     "sweep_charts", "lab_charts", "library", "check", "schema", "documents", "share", "report", "comparison", "cli",
     "__main__", "ui",
 ]  # fmt: skip
