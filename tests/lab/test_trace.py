@@ -42,7 +42,7 @@ def test_the_bytes_held_equal_the_planners_formula_to_the_byte(cache, dtype):
 def test_a_growing_cache_of_known_shape_holds_known_bytes():
     table = lab.trace(decoder(), prompt=[1, 2, 3], num_new_tokens=2)
     assert table["bytes_held"].tolist() == [2 * 2 * 8 * 64 * columns * 4 for columns in (3, 4, 5)]
-    assert table["formula"].iloc[0] == "2 x 2 layers x 8 KV heads x 64 x 4 B x 3 columns x 1 rows"
+    assert table["formula"].iloc[0] == "2 x 2 layers x 8 KV heads x 64 x 4 B x 3 columns x 1 row"
 
 
 def test_a_preallocated_cache_shows_its_empty_columns_in_the_mask():
