@@ -9,7 +9,7 @@ import streamlit as st
 
 # Streamlit writes white on the primary colour in both themes; the dark theme's is too light for that.
 _HTML = """<style>
-[data-testid=stElementContainer]:has(.kvplan-name) { position: absolute; }
+[data-testid=stElementContainer]:has(.kvplan-name) { position: absolute; width: 1px; }
 .kvplan-name { position: absolute; width: 1px; height: 1px; margin: 0; padding: 0; overflow: hidden;
   clip-path: inset(50%); white-space: nowrap; }
 [data-testid=stApp] :is([kind=primary], [kind=primaryFormSubmit], [data-testid=stMultiSelectTagsContainer] [data-tag],

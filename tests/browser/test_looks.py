@@ -22,6 +22,13 @@ PAGES = (
     "/define", "/define?define=a+GPU", "/import", "/lab", *(f"/lab?lab_screen={screen}" for screen in LAB),
     f"/compare?{COMPARED}", "/share",
 )  # fmt: skip
+IN_THE_DARK = (
+    "/", "/users", "/engine", "/sweep?q=When+does+the+cache+pass+the+weights%3F",
+    "/sweep?q=What+do+two+settings+do+together%3F", "/models?compare=gemma-3-27b", "/library", "/lab",
+    "/lab?lab_screen=4+Name+the+fault", f"/compare?{COMPARED}",
+)  # fmt: skip
+"""Every kind of control, figure and notice once."""
+
 LEAST_CONTRAST = 4.5  # WCAG 2.2, level AA, for text of usual size
 
 FAINT = """least => {
@@ -70,8 +77,9 @@ def walker(server, browser):
         visitor.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("path", "scheme"), [*((path, "light") for path in PAGES), *((path, "dark") for path in IN_THE_DARK)]
+)
 def test_all_text_stands_out_from_its_ground(walker, path, scheme):
     visitor = walker[scheme].open(path)
     visitor.page.wait_for_function("() => !document.querySelector('.stPlotlyChart:not(:has(.main-svg))')")
