@@ -31,7 +31,7 @@ class Built:
 
 
 def build(config: Mapping[str, Any]) -> Built:
-    """The causal model of `config`, on the meta device: shapes without values, so that sizes cost nothing."""
+    """The causal model of `config`, which is small: with values it runs faster than on shapes alone."""
     import torch
     import transformers
     from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
@@ -39,8 +39,7 @@ def build(config: Mapping[str, Any]) -> Built:
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     settings = AutoConfig.for_model(**config)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16, attn_implementation="eager")
     cache = DynamicCache(config=settings)
     fill(model, cache)
     return Built(
@@ -54,8 +53,8 @@ def fill(model: Any, cache: Any) -> None:
     """Let `model` read TOKENS tokens into `cache`."""
     import torch
 
-    tokens = torch.zeros((1, TOKENS), dtype=torch.int64, device="meta")
-    model.eval()(input_ids=tokens, cache=cache, use_cache=True)
+    with torch.no_grad():
+        model.eval()(input_ids=torch.zeros((1, TOKENS), dtype=torch.int64), cache=cache, use_cache=True)
 
 
 def window_of(layer: Any) -> int | None:
