@@ -20,6 +20,11 @@ settings.register_profile(
 settings.load_profile("kvplan")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests first: one process begins with them while the other begins at the end and steals what is left."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_worker_for_all() -> Iterator[None]:
     """The process that measures configs takes seconds to start: all tests share one, and none outlives them."""
