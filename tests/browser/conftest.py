@@ -9,6 +9,7 @@ fails its test, whatever the test looks at.
 
 import os
 import shutil
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -82,6 +83,18 @@ class Tabs:
         self.free.append(page)
 
 
+COUNT_RUNS = """() => {
+  window.runs = 0;
+  if (window.runsAreCounted) return;
+  window.runsAreCounted = true;
+  const busy = () => document.querySelector('[data-testid=stApp]').dataset.testScriptState !== 'notRunning';
+  new MutationObserver(() => { window.runs += busy(); }).observe(
+    document.body, {subtree: true, attributes: true, attributeFilter: ['data-test-script-state']});
+}"""
+LONGEST_SILENCE = 2_000
+"""Milliseconds after which an action that has started no run has changed nothing."""
+
+
 class Visit:
     """One visitor's tab, and everything that went wrong in it."""
 
@@ -134,8 +147,18 @@ class Visit:
         box = self.page.locator(f".st-key-{key} input")
         box.click()
         box.fill(text)
-        box.press("Enter")
-        self.page.wait_for_timeout(400)
+        with self.rerun():
+            box.press("Enter")
+
+    @contextmanager
+    def rerun(self):
+        """What is done inside makes the page run, unless it changes nothing; after it the page has run."""
+        from playwright.sync_api import TimeoutError
+
+        self.page.evaluate(COUNT_RUNS)
+        yield
+        with suppress(TimeoutError):
+            self.page.wait_for_function("() => window.runs !== 0", timeout=LONGEST_SILENCE)
         self.settle()
 
     def figure(self, key):

@@ -54,9 +54,8 @@ def held(visitor, key):
 
 
 def go(visitor, name):
-    visitor.page.get_by_role("link", name=name, exact=True).click()
-    visitor.page.wait_for_timeout(300)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.get_by_role("link", name=name, exact=True).click()
 
 
 def back(visitor):
@@ -66,9 +65,8 @@ def back(visitor):
 
 
 def click(visitor, name):
-    visitor.page.get_by_role("button", name=name, exact=True).click()
-    visitor.page.wait_for_timeout(500)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.get_by_role("button", name=name, exact=True).click()
 
 
 def relative(visitor):
@@ -264,20 +262,17 @@ def tab_to(visitor, where, tries=90):
 def test_compare_works_by_keyboard_alone(visit):
     visitor = visit("/compare")
     tab_to(visitor, ".st-key-compare_keep")
-    visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_timeout(500)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.keyboard.press("Enter")
     assert shows(visitor, LLAMA, LLAMA)
     tab_to(visitor, ".st-key-compare_link")
     visitor.page.keyboard.type(kvplan.to_link(GEMMA))
-    visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_timeout(500)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.keyboard.press("Enter")
     assert shows(visitor, LLAMA, LLAMA, GEMMA)
     tab_to(visitor, ".st-key-compare_remove_1")
-    visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_timeout(500)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.keyboard.press("Enter")
     assert shows(visitor, LLAMA, GEMMA)
 
 
