@@ -52,6 +52,7 @@ function takeOver() {
     if (recent) replace(history.state, title, before);
     since = -Infinity;
     push(state, title, url);
+    document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);  // another page begins at its answer
   };
 }
 

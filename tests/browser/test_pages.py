@@ -72,6 +72,21 @@ def test_planning_with_a_model_keeps_what_the_sidebar_says(visit, path, press):
     visitor.page.get_by_text(kvplan.plan(expected).sentence, exact=True).first.wait_for()
 
 
+def test_a_page_that_a_button_leads_to_begins_at_its_top(visit):
+    visitor = visit("/models?compare=gemma-3-27b", viewport=PHONE)
+    button = visitor.page.locator(".st-key-use_gemma-3-27b button")
+    button.scroll_into_view_if_needed()
+    assert scrolled(visitor) > 0
+    button.click()
+    visitor.page.wait_for_url(re.compile("/\\?v=1&model=gemma-3-27b"))
+    visitor.settle()
+    assert scrolled(visitor) == 0
+
+
+def scrolled(visitor):
+    return visitor.page.evaluate("() => document.querySelector('[data-testid=stMain]').scrollTop")
+
+
 def test_a_pasted_list_of_lengths_opens_from_its_link(visit):
     mine = visit("/users?batch=40")
     mine.page.get_by_text("a list of lengths").click()
