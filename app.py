@@ -74,8 +74,8 @@ def show() -> None:
             show_page_name(page.title)
             keep_address(page.url_path)
         with trouble:
-            show_address_trouble()
-    end_run()
+            has_trouble = show_address_trouble()
+    end_run(is_passing=has_trouble)
 
 
 if __name__ == "__main__":  # Streamlit runs the script

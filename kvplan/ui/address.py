@@ -122,8 +122,11 @@ def take_scenario(scenario: Scenario) -> None:
         st.session_state[ENGINE] = scenario.engine
 
 
-def show_address_trouble() -> None:
-    """Say once, in one sentence, what of a link or an address was not used; to be called after the page."""
+def show_address_trouble() -> bool:
+    """Say once, in one sentence, what of a link or an address was not used; to be called after the page.
+
+    Returns whether there was anything to say.
+    """
     trouble = st.session_state.pop(_TROUBLE, None)
     asked: Mapping[str, list[str]] = st.session_state.pop(_ASKED, {})
     unused = [f"{key}={text}" for key, texts in asked.items() if not _stands(key, texts) for text in texts]
@@ -133,6 +136,7 @@ def show_address_trouble() -> None:
     if said:
         st.warning("Not everything could be used", icon=":material/warning:")
         st.text("; ".join(said))
+    return bool(said)
 
 
 def _stands(key: str, texts: list[str]) -> bool:

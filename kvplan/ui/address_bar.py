@@ -24,6 +24,7 @@ from kvplan.ui.compared import compared
 from kvplan.ui.exports import offer_own
 from kvplan.ui.fields import FIELDS, NO_DRAFT, Field
 from kvplan.ui.library import find_gpu, find_model
+from kvplan.ui.scenario import held
 
 _SCRIPT = """
 // Keys of the link, with the letter of a compared scenario before them; all others belong to the pages.
@@ -97,12 +98,12 @@ def _settings() -> dict[str, Any]:
 
 def _read(field: Field) -> Any:
     """What a widget stands for; text that cannot be read is written as it is, and opens with the reason."""
-    held = st.session_state[field.key]
+    holds = held(field)
     read: Callable[[Any], Any] = _FINDERS.get(field.key) or field.read
     try:
-        return read(held)
+        return read(holds)
     except KvplanError:
-        return None if field.key in _FINDERS else held
+        return None if field.key in _FINDERS else holds
 
 
 def _find_draft(name: str) -> Model | None:

@@ -15,7 +15,8 @@ import streamlit as st
 from kvplan.plan import Scenario
 from kvplan.ui.address import ENGINE, is_trouble_pending
 from kvplan.ui.fields import FIELDS, Field
-from kvplan.ui.scenario import PageEnds, current_or_stop, fault
+from kvplan.ui.scenario import PageEnds, current_or_stop, fault, held
+from kvplan.ui.words import unit
 
 ANSWER, ADDRESS = "answer", "address"
 """Names of the fragments of a run that a change of the scenario alters in any case."""
@@ -38,14 +39,20 @@ def sidebar_shown(is_sound: bool) -> None:
     st.session_state[_SHOWN] = _held() if is_sound else None
 
 
-def end_run() -> None:
-    """At the end of a run of the whole script: what runs from now on until the next one is a part of it."""
+def end_run(is_passing: bool) -> None:
+    """At the end of a run of the whole script: what runs from now on until the next one is a part of it.
+
+    is_passing  whether it shows something that must be gone after the next change
+    """
     st.session_state[_IS_WHOLE] = False
+    if is_passing:
+        st.session_state[_SHOWN] = None
 
 
 def _held() -> dict[str, Any]:
     """What the sidebar's widgets hold, and what only a link says beside them."""
-    return {key: st.session_state.get(key) for key in (*FIELDS, "unit", ENGINE)}
+    fields = {key: held(field) for key, field in FIELDS.items()}
+    return {**fields, "unit": unit(), ENGINE: st.session_state.get(ENGINE)}
 
 
 def when_changed(field: Field) -> dict[str, Any]:
@@ -56,7 +63,7 @@ def when_changed(field: Field) -> dict[str, Any]:
 def answer_alone(key: str) -> None:
     """After a change of the widget `key`: run nothing but the answer and the address, where that is enough."""
     shown = st.session_state.get(_SHOWN)
-    if shown is not None and st.session_state[HAS_ANSWER] and fault() is None:
+    if shown is not None and st.session_state.get(HAS_ANSWER) and fault() is None:
         shown[key] = st.session_state[key]
         st.rerun([ANSWER, ADDRESS])
 

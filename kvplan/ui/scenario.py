@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
 
 from kvplan.errors import KvplanError
 from kvplan.plan import Scenario
 from kvplan.ui.address import ENGINE
-from kvplan.ui.fields import FIELDS, NO_DRAFT
+from kvplan.ui.fields import FIELDS, NO_DRAFT, Field
 from kvplan.ui.library import find_gpu, find_model
 from kvplan.ui.words import show_error
 
@@ -21,9 +21,14 @@ FOLDED = {
 """The button under which a field is found, for those that are not in sight."""
 
 
+def held(field: Field) -> Any:
+    """What the widget of a field holds; one that nobody has touched may not be told of yet, and holds its default."""
+    return st.session_state.get(field.key, field.default)
+
+
 def current() -> Scenario:
     """The scenario that the widgets describe. Raises KvplanError."""
-    settings = {field.setting: field.read(st.session_state[field.key]) for field in FIELDS.values()}
+    settings = {field.setting: field.read(held(field)) for field in FIELDS.values()}
     draft = settings.pop("draft_model")
     return Scenario(
         find_model(settings.pop("model")),
@@ -66,7 +71,7 @@ def fault() -> Fault | None:
     """The first thing wrong with the scenario."""
     for key, field in FIELDS.items():
         try:
-            field.read(st.session_state[key])
+            field.read(held(field))
         except KvplanError as error:
             return Fault(key, error)
     try:

@@ -57,3 +57,22 @@ def test_what_is_wrong_is_said_beside_its_field_and_gone_when_it_is_mended(visit
     visitor.choose("kv", "fp8")
     alert.wait_for(state="detached")
     assert visitor.heading() == kvplan.plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", kv_dtype="fp8")).sentence
+
+
+def test_settings_behind_a_closed_button_count_when_the_answer_is_drawn_alone(visit):
+    visitor = visit()
+    visitor.page.get_by_role("button", name="More settings").click()
+    box = visitor.page.locator(".st-key-fraction input")
+    box.fill("0.5")
+    box.press("Enter")
+    visitor.page.wait_for_url(re.compile("fraction=0.5"))
+    visitor.page.keyboard.press("Escape")
+    box.wait_for(state="detached")
+    visitor.choose("kv", "fp8")
+    visitor.choose("ctx", "64k")
+    visitor.page.wait_for_url(re.compile("ctx=65536.*kv=fp8.*fraction=0.5"))
+    asked = kvplan.Scenario(
+        "llama-3.1-8b", "h100-sxm-80gb", context_length=65536, batch_size=8, kv_dtype="fp8", memory_fraction=0.5
+    )
+    assert link_of(visitor) == asked
+    assert visitor.heading() == kvplan.plan(asked).sentence

@@ -16,8 +16,10 @@ from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import POPULAR_GPUS
 from kvplan.ui.exports import offer_sweep
+from kvplan.ui.fields import FIELDS
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.questions.shown import show_answer, show_formula, show_memory_sum
+from kvplan.ui.scenario import held
 from kvplan.units import counted
 
 PRICE, COUNT = "price per hour", "fewest GPUs"
@@ -25,7 +27,7 @@ PRICE, COUNT = "price per hour", "fewest GPUs"
 
 def ask(scenario: Scenario) -> None:
     """Controls, answer, figure, table."""
-    here, own = st.session_state["model"], st.session_state["gpu"]
+    here, own = held(FIELDS["model"]), held(FIELDS["gpu"])
     others = [name for name in model_ids() if name != here]
     more = st.multiselect("Beside the sidebar's model", others, key="fleet_models", max_selections=2, bind=BIND)
     known = gpu_ids()
@@ -41,7 +43,7 @@ def ask(scenario: Scenario) -> None:
 
 def _rows(scenario: Scenario, model: str, gpus: list[str]) -> list[FleetRow]:
     try:
-        found = scenario.model if model == st.session_state["model"] else find_model(model)
+        found = scenario.model if model == held(FIELDS["model"]) else find_model(model)
         return list(which_gpu(scenario, [found], [find_gpu(gpu) for gpu in gpus]))
     except KvplanError as error:
         words.show_error(error, f"{model} cannot be planned so")
