@@ -21,7 +21,7 @@ settings.load_profile("kvplan")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests first: one process begins with them while the other begins at the end and steals what is left."""
+    """Browser tests first: the slowest are shared by all processes, and none is left with them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("browser") is None)
 
 

@@ -28,7 +28,6 @@ from kvplan.attention import (
 )
 from kvplan.dtypes import WEIGHT_FORMATS, StorageFormat
 from kvplan.errors import UnsupportedConfigError
-from kvplan.units import counted
 
 BUILT_IN = "bfloat16"
 """The dtype that measured models are built in: tensors of it follow the model or the plan, others keep their own."""
@@ -107,7 +106,8 @@ def tensors_of(index: int, runs: Sequence[Mapping[str, Any]], layer: Sequence[Ma
     """The tensors of layer `index`, each with the law that all runs follow."""
     for run, seen in zip(runs, layer, strict=True):
         if seen["seen"] not in ([], [run["tokens"]]):
-            raise refusal(f"layer {index} took {counted(seen['seen'], 'token')} where the model read {run['tokens']}")
+            took = ", ".join(map(str, seen["seen"]))
+            raise refusal(f"layer {index} counts its tokens as {took} where the model read {run['tokens']}")
     names = {tensor[0] for seen in layer for tensor in seen["tensors"]}
     found = [[next((t for t in seen["tensors"] if t[0] == name), None) for seen in layer] for name in sorted(names)]
     held = []

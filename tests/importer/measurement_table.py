@@ -16,7 +16,7 @@ REFUSED: dict[str, str] = {
     "camembert": "cannot be measured: 'camembert' is an encoder, which keeps no cache; decoder lan",
     "cohere_compass": "cannot be measured: transformers 5.24.0 cannot build it (KeyError: 'full_attenti",
     "cohere_compass_text": "cannot be measured: transformers 5.24.0 cannot build it (KeyError: 'full_attenti",
-    "cpmant": "the cache cannot be measured: layer 0 took [56] tokens where the model read 24",
+    "cpmant": "the cache cannot be measured: layer 0 counts its tokens as 56 where the model read 24",
     "data2vec-text": "cannot be measured: 'data2vec-text' is an encoder, which keeps no cache; decoder",
     "dbrx": "cannot be measured: transformers 5.24.0 cannot build it (AttributeError: 'DbrxAt",
     "deepseek_ocr2": "cannot be measured: transformers 5.24.0 cannot build it (TypeError: 'NoneType' o",

@@ -168,7 +168,7 @@ def test_a_switch_that_no_rule_counts_is_refused(name: str, changes: dict[str, A
     ("name", "changes", "message"),
     [
         ("deepseek-ai__DeepSeek-V3.2", {"q_lora_rank": None}, "needs the query latent"),
-        ("zai-org__GLM-5", {"indexer_types": ["full"]}, "indexer_types has 1 entries for 78 layers"),
+        ("zai-org__GLM-5", {"indexer_types": ["full"]}, "indexer_types has 1 entry for 78 layers"),
         ("zai-org__GLM-5", {"index_topk_pattern": "FX"}, "index_topk_pattern must hold F or S"),
         ("deepseek-ai__DeepSeek-V4-Pro", {"compress_ratios": [4, 8]}, "compress_ratios must hold 0, 4 or 128"),
         ("deepseek-ai__DeepSeek-V4-Pro", {"o_groups": 5}, "o_groups 5 does not divide"),
