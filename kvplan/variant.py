@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kvplan.attention import CombinedCache, FullAttention, LatentAttention, LayerCache, RecurrentState, SlidingAttention
+from kvplan.attention import (
+    CombinedCache,
+    FullAttention,
+    LatentAttention,
+    LayerCache,
+    RecurrentState,
+    ShortConvolution,
+    SlidingAttention,
+)
 from kvplan.blocks import Groups, attention, gated_mlp, lm_head
 from kvplan.define import (
     ESTIMATE_NOTE,
@@ -200,9 +208,10 @@ def _require(wanted: Wanted, name: str, what: str) -> int:
 def _require_whole_groups(model: Model) -> None:
     """Query heads share KV heads evenly."""
     for layer, _ in model.layer_runs:
-        heads, shared = attention_heads(layer), kv_heads(layer)
-        if heads and shared and heads % shared:
-            raise InputError(f"num_kv_heads is {shared}, which does not divide num_attention_heads {heads}")
+        heads = attention_heads(layer)
+        for shared in {kv_heads(layer), *(group.kv_heads for group in layer.weights)}:
+            if heads and shared and heads % shared:
+                raise InputError(f"num_kv_heads is {shared}, which does not divide num_attention_heads {heads}")
 
 
 def _scaled(group: WeightGroup, side: str, old: int, new: int, name: str) -> WeightGroup:
@@ -300,14 +309,32 @@ def _with_hidden(model: Model, wanted: Wanted) -> Model:
     if not wanted.changed("hidden_size"):
         return model
     new, old = _require(wanted, "hidden_size", "give a whole number from 1 up"), model.hidden_size
-    wider = _each_layer(model, lambda layer: _weights(layer, lambda group: _hidden(group, old, new)))
+    wider = _each_layer(model, lambda layer: _hidden_layer(layer, old, new))
     return replace(wider, hidden_size=new, weights=tuple(_hidden(group, old, new) for group in model.weights))
+
+
+def _hidden_layer(layer: Layer, old: int, new: int) -> Layer:
+    """A layer for another hidden state; a short convolution has a channel for each of its values (LFM2)."""
+    cache = layer.cache
+    if isinstance(cache, ShortConvolution) and cache.channels == old:
+        channelled = _weights(layer, lambda group: _channels(group, old, new))
+        layer = replace(channelled, cache=replace(cache, channels=new))
+    return _weights(layer, lambda group: _hidden(group, old, new))
+
+
+def _channels(group: WeightGroup, old: int, new: int) -> WeightGroup:
+    """A projection or the filter of a short convolution, on the side of its channels."""
+    if group.role not in ("convolution", "recurrent_state"):
+        return group
+    return _scaled(group, "columns" if group.split == "columns" else "rows", old, new, "hidden_size")
 
 
 def _hidden(group: WeightGroup, old: int, new: int) -> WeightGroup:
     """A group of the text model with the side that is as wide as the hidden state."""
     if group.tower != "text":
         return group
+    if group.role == "residual" and group.rows == group.columns == old:  # from one stream to another
+        return replace(group, rows=new, columns=new)
     side = _hidden_side(group, old)
     return _scaled(group, side, old, new, "hidden_size") if side else group
 
@@ -359,7 +386,9 @@ def _query_heads(layer: Layer, new: int) -> Layer:
         is_norm = group.role == "norm" and group.split == "rows" and not _has_state(layer)
         return _scaled(group, "rows", old, new, "num_attention_heads") if by_head or is_norm else group
 
-    return replace(_weights(layer, change), num_attention_heads=new)
+    is_copied = headed(layer) is not None and kv_heads(layer) is None and layer.cache.kv_heads() == old
+    cache = layer.cache.with_kv_heads(new) if is_copied else layer.cache  # kept for each query head (Falcon)
+    return replace(_weights(layer, change), num_attention_heads=new, cache=cache)
 
 
 def _has_state(layer: Layer) -> bool:
@@ -847,6 +876,11 @@ def _placed(model: Model, wanted: Wanted, routed: Groups) -> Model:
     """The model with `routed` where the pattern has experts, and an MLP elsewhere."""
     dense, every = wanted.after["num_dense_layers"] or 0, wanted.after["experts_every"] or 1
     places = [index for index, layer in enumerate(model.layers) if feed_forward(layer)]
+    if not places:
+        raise InputError(
+            f"num_experts is {wanted.after['num_experts']}; {model.name} has no MLP in whose place experts could "
+            "stand, so leave it empty"
+        )
     at = {place: has_experts_at(index, dense, every) for index, place in enumerate(places)}
     if not any(at.values()):
         raise InputError(

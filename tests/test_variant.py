@@ -132,6 +132,19 @@ def test_half_the_kv_heads_halve_the_cache_of_attention_layers_alone(name: str) 
     assert set(changed_roles(preset, made)) == {"attention_k", "attention_v"}
 
 
+def test_keys_kept_for_every_query_head_follow_the_query_heads() -> None:
+    half = variant(load_model("falcon-40b"), {"num_attention_heads": 64})
+    assert half.cache_bytes(1000) == 2 * 60 * 64 * 64 * 1000 * 2
+
+
+def test_a_short_convolution_is_as_wide_as_the_hidden_state() -> None:
+    before, after = load_model("lfm2.5-vl-1.6b"), variant(load_model("lfm2.5-vl-1.6b"), {"hidden_size": 1024})
+    roles = changed_roles(before, after)
+    assert roles["convolution"] == 10 * 4 * (1024**2 - 2048**2)  # three projections in, one out
+    assert roles["recurrent_state"] == 10 * 3 * (1024 - 2048)
+    assert before.cache_curve().fixed_bytes - after.cache_curve().fixed_bytes == 10 * 3 * 1024 * 2
+
+
 def test_norms_of_queries_and_keys_follow_the_head_dimension() -> None:
     preset = load_model("qwen3-8b")
     made = variant(preset, {"head_dim": 64})
@@ -542,6 +555,16 @@ def test_a_width_of_one_is_a_width(name: str) -> None:
         ("deepseek-v3", {"head_dim": 64}, "head_dim is 64; DeepSeek V3 has no layers that keep keys"),
         ("deepseek-v3", {"head_dim": 64, "kv_lora_rank": 256}, "head_dim is 64; DeepSeek V3 has no layers that keep"),
         ("mamba2-2.7b", {"state_heads": None}, "state_heads is missing; recurrent layers need it"),
+        (
+            "mamba2-2.7b",
+            {"num_experts": 8, "num_experts_per_token": 2, "expert_intermediate_size": 100},
+            "num_experts is 8; Mamba 2 2.7B has no MLP in whose place experts could stand",
+        ),
+        (
+            "falcon-40b",
+            {"num_attention_heads": 100},
+            "num_kv_heads is 8, which does not divide num_attention_heads 100",
+        ),
         ("mamba2-2.7b", {"state_groups": 3}, "state_groups is 3, which does not divide state_heads 80"),
         ("mamba2-2.7b", {"attention_every": 3}, "attention_every is 3; Mamba 2 2.7B has no attention layer to place"),
         ("falcon-h1-0.5b", {"attention_every": 2}, "attention_every is 2; .* in the same layers, so leave it empty"),
