@@ -202,22 +202,23 @@ def limit_rows(found: Comparison) -> list[tuple[str, ...]]:
 SEGMENTS: dict[str, tuple[str, str, str]] = {
     "weights": ("Weights", charts.BLUE, ""),
     "KV cache": ("KV cache", charts.ORANGE, ""),
-    "run-time overhead": ("Overhead", charts.PURPLE, "/"),
+    "run-time overhead": ("Overhead", charts.PURPLE, ""),
     "adapters": ("Adapters", charts.SKY, "."),
     "draft model": ("Draft model", charts.VIOLET, "x"),
     "left unused": ("Left by the engine", charts.GREY, "-"),
     "free": ("Free", charts.FREE_FILL, ""),
 }
-"""Name, colour and pattern of each part in the figure."""
+"""Name, colour and pattern of each part in the figure where it is no estimate."""
 
 
 def memory_bars(found: Comparison, unit: str = "GiB") -> charts.Figure:
     """One bar of the memory of one GPU for each scenario, with its usable capacity as a line.
 
-    A plan that does not fit runs past its line by the shortfall.
+    A plan that does not fit runs past its line by the shortfall. What is an estimate is drawn as hatching on an empty
+    ground, as in the bar of one plan.
     """
     parts = {part.what: part.sizes for part in found.parts}
-    bars = [_segments(name, parts[name], found.letters, unit) for name in SEGMENTS if any(parts.get(name, ()))]
+    bars = [_segments(name, parts[name], found, unit) for name in SEGMENTS if any(parts.get(name, ()))]
     reach = max(max(p.capacity_bytes, p.total_bytes) for p in found.plans)
     return {
         "data": bars,
@@ -232,25 +233,39 @@ def memory_bars(found: Comparison, unit: str = "GiB") -> charts.Figure:
     }
 
 
-def _segments(name: str, sizes: Sequence[int], letters: str, unit: str) -> charts.Figure:
-    label, color, pattern = SEGMENTS[name]
+def _segments(name: str, sizes: Sequence[int], found: Comparison, unit: str) -> charts.Figure:
+    label = SEGMENTS[name][0]
+    guessed = [_is_estimate(name, p) for p in found.plans]
     shown = [size if size > 0 else None for size in sizes]  # what is short is no part of the memory
-    marker = {
-        "color": color,
-        "line": {"width": 1, "color": charts.GREEN if name == "free" else "rgba(255,255,255,0.6)"},
-    }
-    if pattern:
-        marker["pattern"] = {"shape": pattern, "fgcolor": "rgba(255,255,255,0.75)", "size": 7, "fillmode": "overlay"}
     return {
         "type": "bar",
         "orientation": "h",
         "name": label,
-        "y": list(letters),
+        "y": list(found.letters),
         "x": [None if size is None else charts.scaled(size, unit) for size in shown],
-        "customdata": [[size, charts.exact(size, unit)] for size in sizes],
-        "hovertemplate": f"%{{y}}: {label}<br>%{{customdata[1]}}<extra></extra>",
-        "marker": marker,
+        "customdata": [
+            [size, charts.exact(size, unit), ", an estimate" if is_guessed else ""]
+            for size, is_guessed in zip(sizes, guessed, strict=True)
+        ],
+        "hovertemplate": f"%{{y}}: {label}%{{customdata[2]}}<br>%{{customdata[1]}}<extra></extra>",
+        "marker": _looks(name, guessed),
     }
+
+
+def _is_estimate(name: str, p: MemoryPlan) -> bool:
+    return p.runtime.is_estimate if name == "run-time overhead" else name == "weights" and p.scenario.model.is_estimate
+
+
+def _looks(name: str, guessed: Sequence[bool]) -> charts.Figure:
+    """Colour and pattern of one part; where any of it is an estimate, hatching tells which."""
+    _, color, pattern = SEGMENTS[name]
+    if any(guessed):
+        shapes = ["/" if is_guessed else "" for is_guessed in guessed]
+        hollow = {"shape": shapes, "size": 7, "fillmode": "replace", "fgcolor": color}
+        return {"color": color, "line": {"width": 1, "color": color}, "pattern": hollow}
+    outline = charts.GREEN if name == "free" else "rgba(255,255,255,0.6)"
+    overlay = {"shape": pattern, "fgcolor": "rgba(255,255,255,0.75)", "size": 7, "fillmode": "overlay"}
+    return {"color": color, "line": {"width": 1, "color": outline}} | ({"pattern": overlay} if pattern else {})
 
 
 def _capacity_line(row: int, size: int, unit: str) -> charts.Figure:

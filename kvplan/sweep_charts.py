@@ -30,7 +30,7 @@ from kvplan.charts import (
 )
 from kvplan.fleet import FleetRow
 from kvplan.plan import MemoryPlan
-from kvplan.units import UNIT_BYTES, counted, format_bytes, format_tokens
+from kvplan.units import UNIT_BYTES, counted, format_bytes, format_tokens, format_usd
 
 TITLES: dict[str, str] = {
     "context_length": "context length (tokens)",
@@ -673,5 +673,5 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
 
 
 def price_words(row: FleetRow) -> str:
-    """`3.52 USD an hour`, or that there is none."""
-    return "no price known" if row.rent_per_hour is None else f"{row.rent_per_hour:,.2f} USD an hour"
+    """`$3.52 an hour`, or that there is none."""
+    return "no price known" if row.rent_per_hour is None else f"{format_usd(row.rent_per_hour)} an hour"

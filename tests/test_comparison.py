@@ -175,6 +175,16 @@ def test_what_is_short_is_not_drawn_as_memory() -> None:
     assert free["customdata"][1][0] == plan(SCENARIO.with_changes(batch_size=1000)).free_bytes
 
 
+def test_what_is_an_estimate_is_hatched_on_an_empty_ground_and_what_was_given_is_filled() -> None:
+    found = compare(SCENARIO, SCENARIO.with_changes(overhead_bytes=GIB))
+    drawn = {trace["name"]: trace for trace in memory_bars(found)["data"]}
+    overhead = drawn["Overhead"]
+    assert overhead["marker"]["pattern"]["shape"] == ["/", ""]
+    assert overhead["marker"]["pattern"]["fillmode"] == "replace"
+    assert [cell[2] for cell in overhead["customdata"]] == [", an estimate", ""]
+    assert "pattern" not in drawn["Weights"]["marker"]
+
+
 def test_the_figure_says_in_words_what_it_shows() -> None:
     assert "B holds 256.0 MiB less than A" in figure_alt(THREE)
 

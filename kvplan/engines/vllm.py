@@ -220,7 +220,7 @@ def state_rule(model: Model, options: VllmOptions) -> StateRule:
 def _version_notes(request: Request, version: Version) -> list[str]:
     newest = ".".join(map(str, NEWEST))
     if request.engine_version is None:
-        return [f"engine_version is not given: the rules of {newest} are used"]
+        return [f"no vLLM version is given: the rules of {newest} are used"]
     if version[:2] > NEWEST:
         return [f"vLLM {'.'.join(map(str, version))} is newer than {newest}, the newest whose rules are known here"]
     return []

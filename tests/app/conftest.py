@@ -63,7 +63,7 @@ class App:
         return self.run.session_state[key]
 
     def heading(self):
-        return self.run.header[0].value
+        return self.run.header[0].value.replace(r"\$", "$")
 
     def texts(self):
         return [text.value for text in self.run.text]

@@ -367,7 +367,7 @@ def test_which_gpu_ranks_by_price_and_by_number(app):
     prices = [price for price in table["USD an hour"] if price == price]
     assert prices == sorted(prices)
     first = table.iloc[0]
-    assert page.heading() == f"Cheapest: {first['GPUs']} × {first['GPU']}, {first['USD an hour']:.2f} USD an hour"
+    assert page.heading() == f"Cheapest: {first['GPUs']} × {first['GPU']}, ${first['USD an hour']:.2f} an hour"
     page.set(fleet_by="fewest GPUs")
     counts = page.tables()[0]["GPUs"].dropna().tolist()
     assert counts == sorted(counts)
@@ -378,7 +378,7 @@ def test_the_other_ranking_stands_below_the_answer(app):
     page = asked(app, GPU)
     rows = which_gpu(LLAMA, ["llama-3.1-8b"], POPULAR_GPUS)
     best = min((row for row in rows if row.num_gpus), key=lambda row: (row.num_gpus, row.rent_per_hour))
-    assert f"Fewest: {best.num_gpus} × {best.gpu}, {best.rent_per_hour:.2f} USD an hour" in page.texts()
+    assert f"Fewest: {best.num_gpus} × {best.gpu}, ${best.rent_per_hour:.2f} an hour" in page.texts()
 
 
 def test_what_does_not_fit_in_any_layout_is_named_below_the_figure(app):
@@ -401,6 +401,8 @@ def test_two_models_are_laid_side_by_side(app):
     assert [trace["name"] for trace in page.figure("Fewest GPUs")["data"]] == ["llama-3.1-8b", "llama-3.1-70b"]
     assert len(page.tables()[0]) == 2 * len(POPULAR_GPUS)
     assert "for llama-3.1-70b" in page.heading()
+    shown = page.run.header[0].value
+    assert shown.count(r"\$") == shown.count("$") == 2  # what stands between two bare ones is read as a formula
 
 
 def test_a_gpu_of_ones_own_without_price_says_that_none_is_known(app):

@@ -170,7 +170,7 @@ def test_transformers_divides_its_cache_over_the_gpus_that_share_it() -> None:
     ("settings", "note"),
     [
         ({"engine": "vllm", "engine_version": "0.99.1"}, "vLLM 0.99.1 is newer than 0.33, the newest whose rules"),
-        ({"engine": "vllm"}, "engine_version is not given: the rules of 0.33 are used"),
+        ({"engine": "vllm"}, "no vLLM version is given: the rules of 0.33 are used"),
         ({"engine": "sglang", "engine_version": "0.5"}, "engine_version 0.5 is not used: only vLLM's rules are known"),
     ],
 )

@@ -233,7 +233,7 @@ def test_the_default_batch_follows_from_memory() -> None:
 def test_rules_of_the_newest_version_are_used_with_a_note_where_none_is_given() -> None:
     found = engine_capacity(model((32, FULL)), pool_bytes=GIB, max_model_len=5000)
     assert found.tokens == int(512 / 313 * 5000)
-    assert found.notes == ("engine_version is not given: the rules of 0.33 are used",)
+    assert found.notes == ("no vLLM version is given: the rules of 0.33 are used",)
 
 
 def test_a_batch_that_is_not_given_is_noted_where_it_matters() -> None:

@@ -20,7 +20,7 @@ from kvplan.ui.fields import FIELDS
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.questions.shown import show_answer, show_formula, show_memory_sum
 from kvplan.ui.scenario import held
-from kvplan.units import counted
+from kvplan.units import counted, format_usd
 
 PRICE, COUNT = "price per hour", "fewest GPUs"
 
@@ -66,7 +66,7 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
         _say_absent(absent)
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
-        price = st.column_config.NumberColumn(format="%.2f")
+        price = st.column_config.NumberColumn(format="dollar")
         words.show_table(table, "Fewest GPUs of each kind", "fleet", **{"USD an hour": price})
         offer_sweep(table, scenario, "which-gpu", answer, *figures)
         st.caption("Prices are the lowest public rental price of each GPU, with its date in the table.")
@@ -140,6 +140,6 @@ def _show_sums(scenario: Scenario, rows: list[FleetRow]) -> None:
         return
     here = best.answer.scenario
     layout = f"{here.tensor_parallel:,} side by side × {counted(here.pipeline_parallel, 'stage')}"
-    price = "no price known" if best.price is None else f"{here.num_gpus:,} × {best.price.usd:,.2f} USD"
+    price = "no price known" if best.price is None else f"{here.num_gpus:,} × {format_usd(best.price.usd)}"
     st.text(f"{best.gpu}: {layout} = {counted(here.num_gpus, 'GPU')}; {price}, {price_words(best)}")
     show_memory_sum(best.answer)

@@ -35,8 +35,9 @@ def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
     """The answer as the heading of its question; warnings of the scenario below it.
 
     An answer holds ids, numbers and dtypes alone: no words of a visitor, which a heading would render as Markdown.
+    Two prices in it are no formula.
     """
-    st.header(answer, anchor=False)
+    st.header(answer.replace("$", r"\$"), anchor=False)
     if p is not None:
         words.show_warnings(p.warnings)
 
