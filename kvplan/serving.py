@@ -51,11 +51,15 @@ class Serving:
 
     @property
     def sentence(self) -> str:
-        """What the engine has room for, in words."""
+        """What the engine has room for, in words, sizes in powers of two."""
+        return self.sentence_in("GiB")
+
+    def sentence_in(self, unit: str) -> str:
+        """What the engine has room for, in words, sizes in powers of two ("GiB") or of ten ("GB")."""
         label, found = ENGINES[self.launch.engine].label, self.reserved.typical
         tokens = counted(self.launch.context_length, "token")
         if self.launch.engine in HAS_SLOTS:
-            sizes = format_bytes(self.reserved.bytes), format_bytes(found.pool_bytes)
+            sizes = [format_bytes(size, decimal=unit == "GB") for size in (self.reserved.bytes, found.pool_bytes)]
             return f"{label} takes {sizes[0]} of {sizes[1]} for {counted(self.launch.batch_size, 'slot')} of {tokens}"
         return f"{label} has room for {found.total_concurrency:,.2f} requests of {tokens}"
 
@@ -111,8 +115,12 @@ class ServerSuggestion:
 
     @property
     def sentence(self) -> str:
-        """What to do, and what the engine then holds."""
-        return f"{self.change}: {self.serving.sentence}"
+        """What to do, and what the engine then holds, sizes in powers of two."""
+        return self.sentence_in("GiB")
+
+    def sentence_in(self, unit: str) -> str:
+        """What to do, and what the engine then holds, sizes in powers of two ("GiB") or of ten ("GB")."""
+        return f"{self.change}: {self.serving.sentence_in(unit)}"
 
 
 class _Search:

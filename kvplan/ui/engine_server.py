@@ -88,7 +88,7 @@ class Asked(NamedTuple):
 def ask_server() -> Asked:
     """Which engine, and which version of it."""
     asked = st.query_params.get(ENGINE)
-    if asked is not None and asked not in ENGINES:
+    if asked and asked not in ENGINES:  # an empty one says that none was chosen
         st.warning(
             "The engine of the address is not known, and the usual one stands instead.", icon=":material/warning:"
         )
@@ -234,7 +234,7 @@ def _capacity_numbers(launch: Launch, found: EngineCapacity) -> Iterable[words.N
     )
     yield words.Number(
         "One block",
-        format_bytes(found.bytes_per_block),
+        words.size(found.bytes_per_block),
         f"{counted(found.block_size, 'token')}, all layers of one GPU.",
     )
 
@@ -321,6 +321,6 @@ def show_server_suggestions(serving: Serving, key: str) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             changed = suggestion.serving.scenario
             st.button("Apply", key=f"{key}_{suggestion.lever}", on_click=take_scenario, args=(changed,))
-            st.text(suggestion.sentence)
+            st.text(suggestion.sentence_in(unit()))
     if not found:
         st.text("No single change is enough.")

@@ -39,7 +39,7 @@ from kvplan.ui.import_fields import (
     start_over,
 )
 from kvplan.ui.library import OWN, keep_model, own_id
-from kvplan.units import counted, format_bytes, format_exact_bytes, format_params
+from kvplan.units import counted, format_exact_bytes, format_params
 
 PASTED, FILE, GGUF, HUB = "pasted text", "config.json", "a GGUF file", "a hub id"
 MAX_SEGMENTS = 400
@@ -198,7 +198,7 @@ def headline_numbers(model: Model, kv: str) -> list[words.Number]:
 
 
 def weights_words(model: Model) -> str:
-    return "not known" if model.why_no_weight_bytes else format_bytes(model.weight_bytes())
+    return "not known" if model.why_no_weight_bytes else words.size(model.weight_bytes())
 
 
 def or_reason(read_words: Callable[[], str]) -> str:
@@ -212,7 +212,7 @@ def or_reason(read_words: Callable[[], str]) -> str:
 def per_token(model: Model, kv: str) -> str:
     """Cache bytes of one more token of one sequence, in words."""
     size = model.cache_bytes_per_token(kv)
-    return format_bytes(size) if isinstance(size, int) else f"{float(size):,.2f} B"
+    return words.size(size) if isinstance(size, int) else f"{float(size):,.2f} B"
 
 
 def cache_words(model: Model, tokens: int, kv: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from kvplan.plan import MemoryPlan
 from kvplan.serving import serve
 from kvplan.ui.engine_overheads import known_overheads
 from kvplan.ui.engine_server import ask_server, show_refusal, show_server_suggestions, show_start
+from kvplan.ui.words import unit
 
 ENGINE_PAGE = "kvplan/ui/engine.py"
 
@@ -30,7 +31,10 @@ def _show_server(p: MemoryPlan) -> None:
         show_refusal(p.scenario, asked.engine, error)
         return
     held = "all requests at once" if serving.fits else "not all requests at once"
-    st.text(f"{serving.sentence}: {held}. This counts what the engine reserves; the plan above counts resident bytes.")
+    st.text(
+        f"{serving.sentence_in(unit())}: {held}. "
+        "This counts what the engine reserves; the plan above counts resident bytes."
+    )
     if serving.offload:
         st.text(serving.offload)
     show_start(serving.launch)

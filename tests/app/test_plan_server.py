@@ -128,6 +128,26 @@ def test_what_is_reserved_is_told_from_what_is_resident(app):
     assert str(page.value("kv")) == found[0].serving.scenario.kv_dtype
 
 
+def test_the_engines_sizes_are_of_the_chosen_kind_of_unit(app):
+    page = app(model="llama-3.1-70b", kv="q8_0", batch="32", unit="GB")
+    page.open("serve")
+    page.set(engine="llama.cpp")
+    said = next(text for text in page.texts() if text.startswith("llama.cpp takes"))
+    # 32 slots × 8,192 tokens × 80 layers × 2 × 8 heads × 128 values, 34 bytes for each 32 of them
+    assert 32 * 8192 * 80 * 2 * 8 * 128 * 34 // 32 == 45_634_027_520
+    assert said.startswith("llama.cpp takes 45.6 GB of 0 B for 32 slots of 8,192 tokens: ")
+    assert not any("GiB" in text for text in page.texts() if "llama.cpp takes" in text)
+
+
+def test_an_address_that_names_no_engine_is_no_reason_for_a_warning(app):
+    page = app(engine="")
+    page.open("serve")
+    assert [warning.value for warning in page.run.warning] == []
+    page = app(engine="nonesuch")
+    page.open("serve")
+    assert any("engine of the address is not known" in warning.value for warning in page.run.warning)
+
+
 def test_an_engine_that_cannot_serve_says_so_and_offers_its_own_dtype(app):
     page = app()
     page.open("serve")
