@@ -469,7 +469,7 @@ class CombinedCache(LayerCache):
 
     members: tuple[LayerCache, ...]
     kind = "combined"
-    label = "combined"
+    label = "attention and state"
 
     def cache_parts(self) -> tuple[CachePart, ...]:
         return tuple(part for member in self.members for part in member.cache_parts())

@@ -116,7 +116,7 @@ def test_tensor_parallelism_shows_the_rows_of_one_gpu_and_of_all() -> None:
 def test_the_strip_names_runs_of_layers_in_order() -> None:
     strip = layer_strip(mixed_model())
     assert [(s.first, s.num_layers, s.label) for s in strip[:3]] == [
-        (0, 2, "full attention"), (2, 1, "sliding window"), (3, 1, "combined"),
+        (0, 2, "full attention"), (2, 1, "sliding window"), (3, 1, "attention and state"),
     ]  # fmt: skip
     assert sum(segment.num_layers for segment in strip) == 7
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -100,11 +101,13 @@ def _usd(price: Price | None) -> float | None:
 
 
 def narrowed(table: pd.DataFrame, text: str, column: str | None = None, wanted: str | None = None) -> pd.DataFrame:
-    """Rows that contain every word of `text` somewhere, and `wanted` in `column`."""
+    """Rows that contain every word of `text` somewhere, and `wanted`, a whole kind of layer, in `column`."""
     wholes = (" ".join(map(str, row)).lower() for row in table.itertuples(index=False))
     keep = [all(word in whole for word in text.lower().split()) for whole in wholes]
     shown = table[keep]
-    return shown[shown[column].str.contains(wanted, regex=False)] if column is not None and wanted else shown
+    if column is None or not wanted:
+        return shown
+    return shown[shown[column].str.contains(rf"\d {re.escape(wanted)}(?:,|$)")]
 
 
 # ---------------------------------------------------------------------------------------------------------- models
@@ -275,6 +278,7 @@ def browse_gpus() -> None:
 
 def show_gpu(gpu: Gpu) -> None:
     st.text(gpu.name)
+    st.text(f"Usable memory, {gpu.usable_basis}")
     for price in gpu.prices:
         what = "rent, an hour" if price.kind == "rent" else "to buy"
         st.text(f"{format_usd(price.usd)} {what}, {price.date}: {price.source}")
@@ -292,11 +296,10 @@ def use_gpu(name: str) -> None:
 def gpu_facts(gpu: Gpu) -> list[tuple[str, str]]:
     """(what, value) of a GPU in words."""
     low, high = gpu.usable_range
-    sure = "an estimate, " if gpu.is_estimate else ""
     rate = "unknown" if gpu.bandwidth is None else f"{words.exact_size(gpu.bandwidth)} a second"
     return [
         ("usable", words.exact_size(gpu.usable_bytes)),
-        ("how it is known", sure + gpu.usable_basis),
+        ("how it is known", gpu.usable_basis.partition(":")[0]),
         ("seen or expected", f"{words.size(low)} to {words.size(high)}"),
         ("driver total", "unknown" if gpu.driver_bytes is None else words.exact_size(gpu.driver_bytes)),
         ("label", "none" if gpu.label_bytes is None else words.exact_size(gpu.label_bytes)),

@@ -162,9 +162,19 @@ def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[st
 
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], alt: str, key: str | None = None) -> None:
-    """A short table of words, shown whole; `alt` names it to those who do not see it."""
+    """A short table of words, shown whole; `alt` names it to those who do not see it.
+
+    A table that is wider than the page scrolls; only a cell of more than a line of prose is cut, and opens by a click.
+    """
+    table = pd.DataFrame(rows, columns=list(columns))
+    widths = {name: st.column_config.Column(width=_cell_width([name, *table[name]])) for name in table.columns}
     leave_room()
-    st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, height="content", key=key, alt=alt)
+    st.dataframe(table, hide_index=True, height="content", column_config=widths, key=key, alt=alt)
+
+
+def _cell_width(texts: Iterable[object]) -> int:
+    """Pixels of a column in which each of `texts` fits on one line, up to 120 letters."""
+    return 24 + 13 * min(max(len(str(text)) for text in texts), 120) // 2
 
 
 def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:

@@ -1,5 +1,7 @@
 """The Models page: every preset to browse, and two or three side by side; GPUs likewise."""
 
+import json
+
 import kvplan
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model
 
@@ -24,6 +26,24 @@ def test_models_can_be_filtered_by_words_and_by_kind_of_layer(app):
     shown = page.tables()[0]["id"].tolist()
     assert "gemma-3-27b" in shown
     assert all("gemma" in name for name in shown)
+
+
+def test_a_kind_of_layer_is_its_whole_name(app):
+    page = on_models(app)
+    page.set(kind="latent attention")
+    shown = page.tables()[0]["id"].tolist()
+    assert "deepseek-v3" in shown
+    assert "deepseek-v3.2" not in shown  # sparse latent attention
+    page.set(kind="attention and state")
+    assert page.tables()[0]["id"].tolist() == ["falcon-h1-0.5b"]
+
+
+def test_a_cell_of_a_line_is_as_wide_as_its_text(app):
+    page = on_models(app)
+    page.set(compare=["deepseek-v4-flash"])
+    longest = page.tables()[2]["deepseek-v4-flash"].str.len().max()
+    columns = json.loads(page.run.dataframe[2].proto.columns)
+    assert columns["deepseek-v4-flash"]["width"] >= 6 * longest
 
 
 def test_a_source_is_a_link_only_where_it_is_one(app):
