@@ -111,6 +111,8 @@ class Scenario:
         self._set("kv_dtype", kv_dtype(self.kv_dtype).name)
         self._set("weight_dtype", weight_dtype_name(self.weight_dtype))
         _exact_fraction(self.memory_fraction)
+        if not isinstance(self.expert_parallel, bool):
+            raise InputError(f"expert_parallel is {quoted(self.expert_parallel)}; True or False is needed")
         self._check_draft()
         self.planned_model.shards(self.kv_dtype, self.weight_dtype, self.placement)
 

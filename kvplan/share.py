@@ -179,7 +179,7 @@ def written_fields(settings: Mapping[str, Any]) -> dict[str, str]:
     values = dict.fromkeys((field.key for field in FIELDS), "")
     values |= {field.key: _written(settings.get(field.setting, field.default)) for field in _SETTING_FIELDS}
     extra: dict[str, str] = {}
-    for thing in THINGS:
+    for thing in sorted(THINGS, key=lambda thing: thing.required):  # the last keys are those that a cut link lacks
         found = settings.get(thing.setting)
         if found is not None:
             values[thing.key] = _sound_id(found.id)
@@ -355,6 +355,8 @@ def _and(opened: OpenedLink, troubles: Sequence[str]) -> OpenedLink:
 
 def _keys_of(text: str) -> tuple[dict[str, str], list[str]]:
     """The keys and values of a link, and what is wrong with it as a whole."""
+    if not isinstance(text, str):
+        raise LinkError(f"the link is {quoted(text)}; a text is needed")
     if len(text) > 2 * MAX_LINK_CHARACTERS:  # a link itself, and an address before it
         return {}, [f"the link has {counted(len(text), 'character')}; at most {MAX_LINK_CHARACTERS:,} are read"]
     query = (text.partition("?")[2] if "?" in text else text).partition("#")[0].strip()

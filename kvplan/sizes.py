@@ -135,7 +135,9 @@ def latent_of(layer: Layer, hidden: int) -> Latent | None:
         return None
     (query, rank), (_, value) = shapes["attention_q"], shapes["attention_o"]
     lora, rope = int(layer.cache.kv_lora_rank), int(layer.cache.qk_rope_head_dim)  # type: ignore[attr-defined]
-    found = Latent(lora, rope, query // heads - rope, value // heads, None if rank == hidden else rank)
+    found = Latent(lora, rope, query // heads - rope, value // heads, rank)
+    if rank == hidden and missing_from(layer, hidden, found):
+        found = found._replace(q_lora_rank=None)
     return found if found.qk_nope_head_dim > 0 and not missing_from(layer, hidden, found) else None
 
 

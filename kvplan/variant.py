@@ -180,6 +180,8 @@ NEVER_NONE = ("num_layers", "hidden_size", "num_attention_heads", "num_kv_heads"
 
 def _checked(sizes: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """The sizes that were given, each a whole number or None; no number of first or shared things is the same as 0."""
+    if not isinstance(sizes, Mapping):
+        raise InputError(f"sizes is {quoted(sizes)}; a dict of sizes by their keyword is needed")
     for name in sizes:
         if name not in before:
             raise InputError(f"{quoted(name)} is not a size of a model; one of {', '.join(before)} is needed")

@@ -117,10 +117,15 @@ def test_experts_serve_the_tokens_of_all_replicas() -> None:
     assert reads_two * 2 == reads_one  # half of every expert, for the same eight sequences
 
 
-@pytest.mark.parametrize(("name", "value"), [("data_parallel", 0), ("data_parallel", "x"), ("expert_parallel", 1)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("data_parallel", 0), ("data_parallel", "x"), ("expert_parallel", 1), ("expert_parallel", [])],
+)
 def test_a_bad_setting_is_refused_by_its_name(name: str, value: object) -> None:
+    model = moe()
+    ask(model, expert_parallel=True)  # what is remembered for True is no answer for 1
     with pytest.raises(InputError, match=name):
-        ask(moe(), **{name: value})
+        ask(model, **{name: value})
 
 
 placements = st.builds(

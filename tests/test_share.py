@@ -338,6 +338,12 @@ def test_a_link_cut_anywhere_opens_or_says_why_not() -> None:
         assert opened.troubles
 
 
+def test_a_link_cut_before_a_draft_model_of_ones_own_says_so() -> None:
+    link = to_link(Scenario("llama", "card", draft_model=OWN_MODEL))
+    assert open_link(link).sentence == ""
+    assert [end for end in range(len(link)) if not open_link(link[:end]).sentence] == []
+
+
 LACKS = "the link was cut or edited, and what it lacks is as usual: "
 SETTINGS_AFTER_TP = "pp, fraction, overhead, images, prefix, adapters, draft, engine, dp, ep"
 
@@ -391,6 +397,12 @@ def test_a_cut_side_of_a_comparison_says_so() -> None:
     first, second = open_comparison(link[: link.index("&b.pp")])
     assert first.sentence == ""
     assert second.sentence == LACKS + SETTINGS_AFTER_TP
+
+
+@pytest.mark.parametrize("text", [None, 7, b"?v=1", {"v": "1"}])
+def test_a_link_that_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(LinkError, match=r"the link is .*; a text is needed"):
+        from_link(text)
 
 
 def test_without_a_fallback_a_link_without_a_model_opens_no_scenario() -> None:

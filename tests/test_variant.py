@@ -259,6 +259,21 @@ def test_latent_ranks_change_the_projections_and_the_cache() -> None:
     assert preset.cache_bytes(1000) - made.cache_bytes(1000) == 61 * 1000 * 256 * 2
 
 
+def test_queries_have_a_latent_as_wide_as_the_hidden_state_or_none() -> None:
+    preset = load_model("deepseek-v3")
+    wide = variant(preset, {"q_lora_rank": 7168})
+    assert sizes_of(wide)["q_lora_rank"] == 7168
+    assert variant(wide, {"q_lora_rank": 1536}) == preset
+    assert sizes_of(variant(preset, {"q_lora_rank": None}))["q_lora_rank"] is None
+
+
+def test_what_leads_from_one_residual_stream_to_another_has_two_sides_of_the_hidden_size() -> None:
+    config = config_of({"config": "google__gemma-3n-E4B@tfdefault"})
+    wide = {**config, "text_config": {**config["text_config"], "hidden_size": 4096}}
+    made = variant(import_config(config, measure="never"), {"hidden_size": 4096})
+    assert changed_roles(import_config(wide, measure="never"), made) == {}
+
+
 def test_keys_and_values_take_the_place_of_latents_and_the_other_way() -> None:
     deepseek, llama = load_model("deepseek-v3"), load_model("llama-3.1-8b")
     plain = variant(deepseek, {**dict.fromkeys(Latent._fields), "num_kv_heads": 8, "head_dim": 128})
@@ -552,6 +567,7 @@ def test_a_width_of_one_is_a_width(name: str) -> None:
             {"num_experts": 8, "num_experts_per_token": 2, "expert_intermediate_size": 100},
             "intermediate_size is 14336; .* has no layer with an MLP of its own",
         ),
+        ("llama-3.1-8b", ["num_layers"], "sizes is .*; a dict of sizes by their keyword is needed"),
         ("deepseek-v3", {"head_dim": 64}, "head_dim is 64; DeepSeek V3 has no layers that keep keys"),
         ("deepseek-v3", {"head_dim": 64, "kv_lora_rank": 256}, "head_dim is 64; DeepSeek V3 has no layers that keep"),
         ("mamba2-2.7b", {"state_heads": None}, "state_heads is missing; recurrent layers need it"),

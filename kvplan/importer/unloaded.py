@@ -41,7 +41,7 @@ _LAYOUTS = {
 
 _ROUTER_BIASES = frozenset(
     {"deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "glm4_moe", "deepseek_v4"}
-    | {"bailing_moe", "bailing_moe_v2"}
+    | {"bailing_moe", "bailing_moe_v2", "kimi_vl"}
 )
 """Families whose routers have a bias an expert, a buffer that is no parameter."""
 

@@ -427,4 +427,5 @@ def test_kimi_vl_is_its_text_model_and_says_that_its_tower_is_not_counted() -> N
     assert model.num_params == text.num_params
     assert round(model.num_params / 1e9) == 16
     assert model.cache_bytes(1000) == 27 * (512 + 64) * 2 * 1000
+    assert [(part.name, part.params) for part in model.beside] == [("biases of the routers", 26 * 64)]
     assert any("vision_config" in note and "not counted" in note for note in model.notes)
