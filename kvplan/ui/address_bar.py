@@ -52,6 +52,8 @@ function takeOver() {
     }
     if (recent) replace(history.state, title, before);
     since = -Infinity;
+    const unit = new URL(location.href).searchParams.get("unit");  // the one setting that all pages share
+    if (unit && !url.searchParams.has("unit")) url.searchParams.append("unit", unit);
     push(state, title, url);
     document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);  // another page begins at its answer
   };

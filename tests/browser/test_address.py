@@ -318,3 +318,16 @@ def test_a_figure_is_saved_as_svg_from_its_own_toolbar(visit):
         visitor.page.locator(".st-key-compared .modebar-btn[data-title*='Download']").click()
     assert download.value.suggested_filename == "kvplan.svg"
     assert "<svg" in download.value.path().read_text()
+
+
+def test_the_unit_that_a_link_asks_for_stands_in_the_address_of_every_page(visit):
+    visitor = visit("/?model=gemma-3-27b&unit=GB")
+    for name in ("Users", "Models", "Plan"):
+        go(visitor, name)
+        assert query(visitor)["unit"] == ["GB"]
+    visitor.page.get_by_role("button", name="More settings").click()
+    with visitor.rerun():
+        visitor.page.locator(".st-key-unit").get_by_text("GiB", exact=True).click()
+    visitor.page.keyboard.press("Escape")
+    go(visitor, "Users")
+    assert "unit" not in query(visitor)
