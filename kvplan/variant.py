@@ -595,9 +595,11 @@ def _without_latent(layer: Layer, model: Model, wanted: Wanted) -> Layer:
 
 
 def _with_windows(model: Model, wanted: Wanted) -> Model:
-    if not wanted.changed("window", "full_attention_every"):
-        return model
     size, every = wanted.after["window"], wanted.after["full_attention_every"]
+    full = [layer.cache.kind == "full" for layer in model.layers if is_switched(layer)]
+    is_placed = size is None or _every_nth(full, every)
+    if is_placed and not wanted.changed("window", "full_attention_every"):
+        return model
     if size is None and every is not None:
         raise InputError("full_attention_every is given without a window, so it has no meaning")
     if size is None and (wanted.changed("full_attention_every") or wanted.before["window"] is not None):
@@ -605,9 +607,14 @@ def _with_windows(model: Model, wanted: Wanted) -> Model:
     sized = _each_layer(model, lambda layer: _window_sized(layer, size))
     if wanted.before["window"] is None and not varying(model).get("window"):
         _require_some(model, is_switched, "window", size, "full attention that could keep a window")
-    elif not wanted.changed("full_attention_every"):
+    elif is_placed and not wanted.changed("full_attention_every"):
         return sized
     return _switched(sized, size, every)
+
+
+def _every_nth(kinds: list[bool], every: int | None) -> bool:
+    """Whether every n-th of the layers, and no other, is of a kind; more layers than before may not be in order."""
+    return every is None or all(((index + 1) % every == 0) == kind for index, kind in enumerate(kinds))
 
 
 def _window_sized(layer: Layer, size: int) -> Layer:
@@ -722,9 +729,10 @@ def _state_instead(layer: Layer, model: Model, sizes: Recurrent) -> Layer:
 
 
 def _with_attention_order(model: Model, wanted: Wanted) -> Model:
-    if not wanted.changed("attention_every"):
-        return model
     every = wanted.after["attention_every"]
+    is_placed = _every_nth([headed(layer) is not None for layer in model.layers if is_mixed(layer)], every)
+    if is_placed and not wanted.changed("attention_every"):
+        return model
     if all(wanted.before[name] is None for name in STATE_SIZES):
         if all(wanted.after[name] is None for name in STATE_SIZES):
             raise InputError(f"attention_every is {every}; {model.name} has no recurrent layers, so leave it empty")
@@ -860,8 +868,10 @@ def _as_mixture(model: Model, wanted: Wanted) -> Model:
 
 
 def _with_expert_pattern(model: Model, wanted: Wanted) -> Model:
-    if not wanted.changed("num_dense_layers", "experts_every") or not wanted.has_experts:
+    if not wanted.changed("num_layers", "num_dense_layers", "experts_every") or not wanted.has_experts:
         return _require_used_pattern(model, wanted)
+    if not any(wanted.before[name] or wanted.after[name] for name in ("num_dense_layers", "experts_every")):
+        return model
     if not wanted.before["num_experts"] and not any(layer.num_experts for layer in model.layers):
         return model
     return _placed(model, wanted, next(feed_forward(layer) for layer in model.layers if layer.num_experts))

@@ -200,6 +200,25 @@ def test_a_layer_of_its_own_kind_stays_at_the_end() -> None:
     assert made.layers == (preset.layers[0], preset.layers[1], preset.layers[1], preset.layers[-1])
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"window": 64, "full_attention_every": 3},
+        {"recurrent": Recurrent(4, 16, 8, attention_every=3)},
+        {"experts": Experts(4, 2, 24, every=3)},
+    ],
+)
+def test_more_layers_keep_every_third_of_its_kind_where_four_show_no_order(kinds: dict[str, Any]) -> None:
+    shape: dict[str, Any] = {
+        "name": "x", "hidden_size": 64, "num_attention_heads": 4, "num_kv_heads": 2, "intermediate_size": 100,
+        "vocab_size": 100,
+    }  # fmt: skip
+    four, eight = (define_model(num_layers=count, **shape, **kinds) for count in (4, 8))
+    made = variant(four, {"num_layers": 8})
+    assert changed_roles(eight, made) == {}
+    assert cache_by_layer(made, 500) == cache_by_layer(eight, 500)
+
+
 def test_layers_without_an_order_are_repeated_as_a_whole_or_not_at_all() -> None:
     preset = load_model("nemotron-3-nano-30b-a3b")
     assert variant(preset, {"num_layers": 104}).layers == preset.layers * 2
