@@ -110,7 +110,9 @@ def show_suggestions(p: MemoryPlan) -> None:
     if not found:
         st.text("No single change is enough.")
     fewest = fewest_gpus(p.scenario)
-    if fewest is not None:
+    if fewest is None:
+        st.text("No number of these GPUs that was tried holds it.")
+    else:
         _offer("fewest", fewest.scenario, f"As few of these GPUs as hold it: {gpus_words(fewest)}.")
 
 

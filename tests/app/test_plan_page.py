@@ -113,6 +113,13 @@ def test_where_no_single_change_is_enough_the_fewest_gpus_are_applied(app):
     assert page.heading().startswith("Fits")
 
 
+def test_where_no_number_of_gpus_is_enough_the_page_says_so(app):
+    # 64 sequences of 1m tokens × 128 KiB on at most 128 GPUs: 64 GiB of cache on each, of 14.6 GiB usable
+    page = app(gpu="t4-16gb", ctx="1m", batch="64")
+    assert "No single change is enough." in page.texts()
+    assert "No number of these GPUs that was tried holds it." in page.texts()
+
+
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
     texts = app(model="gemma-3-27b").texts()
     assert "52 × sliding window: each keeps 8,192 B a token up to 1,024 of a sequence" in texts
