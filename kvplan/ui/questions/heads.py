@@ -91,7 +91,8 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
             "weight bytes": [p.weight_bytes for p in plans.values()],
         }
     )
-    words.show_table(table, "Each number of KV heads", "heads")
+    kind = st.column_config.TextColumn(width=130)  # "GQA, as trained" whole, which the browser itself cuts
+    words.show_table(table, "Each number of KV heads", "heads", kind=kind)
     offer_sweep(table, scenario, "kv-heads", answer, by_token, by_context)
     show_formula("heads", lambda: _show_terms(plans))
 
