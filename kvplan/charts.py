@@ -131,12 +131,15 @@ def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
     settings = [
         ("model", scenario.model.name),
         ("GPU", scenario.gpu.name),
-        ("GPUs", str(scenario.num_gpus)),
-        ("context length", f"{scenario.context_length}"),
-        ("sequences at once", f"{scenario.batch_size}"),
+    ]
+    counts = [
+        ("GPUs", scenario.num_gpus),
+        ("context length", scenario.context_length),
+        ("sequences at once", scenario.batch_size),
     ]
     return [
         *((what, text, text) for what, text in settings),
+        *((what, f"{count:,}", str(count)) for what, count in counts),
         *((what, format_bytes(size), str(size)) for what, size in sizes),
         *((what, "none" if n is None else f"{n:,}", "" if n is None else str(n)) for what, n in limits),
         ("answer", p.sentence, p.sentence),
