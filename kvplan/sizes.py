@@ -81,7 +81,9 @@ def has_heads(cache: LayerCache) -> bool:
 
 def headed(layer: Layer) -> LayerCache | None:
     """The attention of a layer whose keys are projected for each KV head, or None."""
-    if not any(group.role == "attention_k" for group in layer.weights):
+    roles = {group.role for group in layer.weights}
+    uses_shared_ones = bool(roles) and "attention_q" not in roles  # Zamba: the first such layer has them
+    if "attention_k" not in roles and not uses_shared_ones:
         return None
     return next((member for member in members(layer.cache) if has_heads(member)), None)
 

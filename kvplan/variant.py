@@ -483,7 +483,7 @@ def _head_sized(group: WeightGroup, layer: Layer, old: int, new: int, values_too
     """A group of an attention layer for another head dimension."""
     if group.role in ("attention_q", "attention_k") or (group.role == "attention_v" and values_too):
         return _scaled(group, "rows", old, new, "head_dim")
-    if group.role == "attention_o" and group.columns > 1 and values_too:
+    if group.role == "attention_o" and group.columns > 1 and group.split != "copied" and values_too:
         return _scaled(group, "columns", old, new, "head_dim")
     heads = layer.num_attention_heads or 1
     is_gate = group.role == "attention_gate" and group.rows % (heads * old) == 0

@@ -219,6 +219,17 @@ def test_more_layers_keep_every_third_of_its_kind_where_four_show_no_order(kinds
     assert cache_by_layer(made, 500) == cache_by_layer(eight, 500)
 
 
+@pytest.mark.parametrize(("size", "key"), [("num_kv_heads", "num_key_value_heads"), ("head_dim", "attention_head_dim")])
+def test_layers_that_share_their_projections_keep_as_much_as_the_first(size: str, key: str) -> None:
+    config = config_of({"config": "Zyphra__Zamba-7B-v1@tfdefault"})
+    base = import_config(config, measure="never")
+    half = sizes_of(base)[size] // 2
+    imported = import_config({**config, key: half}, measure="never")
+    made = variant(base, {size: half})
+    assert changed_roles(imported, made) == {}
+    assert made.cache_curve() == imported.cache_curve()
+
+
 def test_layers_without_an_order_are_repeated_as_a_whole_or_not_at_all() -> None:
     preset = load_model("nemotron-3-nano-30b-a3b")
     assert variant(preset, {"num_layers": 104}).layers == preset.layers * 2

@@ -76,7 +76,7 @@ def capacity(request: Request, options: SglangOptions) -> EngineCapacity:
         bytes_per_block=int(per_token * page),
         request_blocks=need(request.max_model_len),
         block_size=page,
-        longest_context=longest_context(lambda length: need(length) * page, tokens),
+        longest_context=longest_context(lambda length: need(length) * page, tokens if state_pool >= cells.state else 0),
         notes=_notes(request, cells, swa_ratio, tokens, state_pool),
         request_rest=cells.state,
     )

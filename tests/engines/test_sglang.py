@@ -51,6 +51,9 @@ def test_states_have_a_pool_of_their_own() -> None:
     assert found.tokens == 10 * GIB // (8 * 4096)  # 1.9 parts: 1 of tokens, 0.9 of states
     state = 24 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
     assert f"{9 * GIB // state:,} sequences of {state:,} B" in found.notes[0]
+    assert found.longest_context == found.tokens
+    without_room = ask(made, state)  # 0.9 of 1.9 parts hold no state
+    assert (without_room.admits_one, without_room.longest_context) == (False, 0)
 
 
 def test_requests_at_once_are_those_that_every_pool_admits() -> None:
