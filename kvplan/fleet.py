@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from kvplan.errors import InputError, ParallelError
+from kvplan.errors import InputError, ParallelError, quoted
 from kvplan.hardware import Gpu, Price
 from kvplan.model import ROLES, Model
 from kvplan.plan import MemoryPlan, Scenario, plan, usages
@@ -163,6 +163,8 @@ class UserPlan:
 
 def plan_users(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[UserPlan, ...]:
     """The scenario's layout for `num_users` at once: at the mean length, the 95th percentile and the maximum."""
+    if not isinstance(lengths, Lengths):
+        raise InputError(f"lengths is {quoted(lengths)}; what lengths_from_list makes is needed")
     users = whole_number(num_users, "num_users")
     points = (("mean", lengths.mean), ("95th percentile", lengths.p95), ("maximum", lengths.maximum))
     return tuple(_user_plan(scenario, users, label, tokens) for label, tokens in points)

@@ -93,6 +93,8 @@ def variant(model: Model, sizes: Mapping[str, Any], name: str | None = None) -> 
 
     Raises InputError with the size, what was found and what is accepted.
     """
+    if not isinstance(model, Model):
+        raise InputError(f"model is {quoted(model)}; a kvplan.Model is needed")
     before = sizes_of(model)
     wanted = Wanted(before, _with_usual_width(before, {**before, **_checked(sizes, before)}))
     named = model if name is None else replace(model, name=clean_name(name, "model name"), id="")

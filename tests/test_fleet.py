@@ -233,3 +233,8 @@ def test_adapters_of_a_model_known_by_its_count_alone_are_refused() -> None:
     )
     with pytest.raises(InputError, match="not known by role"):
         adapter_bytes(counted, rank=16)
+
+
+def test_lengths_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match=r"lengths is \[100\]; what lengths_from_list makes is needed"):
+        plan_users(scenario(), 5, [100])  # type: ignore[arg-type]

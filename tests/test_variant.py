@@ -627,3 +627,8 @@ def test_a_width_of_one_is_a_width(name: str) -> None:
 def test_a_size_that_cannot_be_is_refused(name: str, sizes: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         variant(load_model(name), sizes)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(InputError, match=r"model is 'llama-3\.1-8b'; a kvplan\.Model is needed"):
+        variant("llama-3.1-8b", {})  # type: ignore[arg-type]
