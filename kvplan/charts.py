@@ -108,11 +108,18 @@ def _part_word(family: str) -> str:
     return family.removeprefix("Weights, ")
 
 
+def _mid_sentence(word: str) -> str:
+    """A word without its capital; `MLP` keeps them."""
+    return word if word.isupper() else word.lower()
+
+
 def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
     """(what, rounded, exact) for everything that a plan says, in reading order."""
     scenario = p.scenario
     guess = ", an estimate" if scenario.model.is_estimate else ""
-    sizes = [(f"weights: {_part_word(label).lower()}{guess}", size) for label, size in bytes_by_family(p).items()]
+    sizes = [
+        (f"weights: {_mid_sentence(_part_word(label))}{guess}", size) for label, size in bytes_by_family(p).items()
+    ]
     sizes += [
         (f"weights{guess}", p.weight_bytes),
         ("KV cache", p.cache_bytes),

@@ -247,6 +247,7 @@ def test_the_plans_table_holds_every_part_in_exact_bytes():
     plan = planned()
     exact = {what: text for what, _, text in charts.plan_rows(plan)}
     assert ("context length", "8,192", "8192") in charts.plan_rows(planned(context_length=8192))
+    assert {"weights: embeddings", "weights: MLP"} <= set(exact)
     assert int(exact["free"]) == plan.free_bytes
     assert int(exact["KV cache"]) == plan.cache_bytes
     assert exact["answer"] == plan.sentence
