@@ -21,7 +21,10 @@ settings.load_profile("kvplan")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests first: the slowest are shared by all processes, and none is left with them at the end."""
+    """Browser tests first: one process does them while the other does the rest, and steals from them when it is done.
+
+    Two browsers at once on two cores would each wait for the other, and redraw while they wait.
+    """
     items.sort(key=lambda item: item.get_closest_marker("browser") is None)
 
 

@@ -18,7 +18,7 @@ BESIDE = {"types": ("mypy",)}
 STAGES = {
     "format": ("ruff", "format", "--check"),
     "lint": ("ruff", "check"),
-    "tests": ("pytest", "-n", "2", "--dist", "load", "--maxschedchunk", "8"),
+    "tests": ("pytest", "-n", "2", "--dist", "worksteal"),
 }
 
 
