@@ -6,19 +6,29 @@ server CPU   the server's utime and stime, as /proc/<pid>/stat counts them, read
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
+Result = TypeVar("Result")
+
 START_SECONDS = 180  # a first start on a busy machine compiles and imports everything
+
+
+def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine, run in a thread of its own: a browser's driver keeps a loop running in a test's."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 class Server:

@@ -16,7 +16,7 @@ from kvplan.plan import Scenario, plan
 from kvplan.ui import server as front
 from kvplan.ui.packed import PackedStatic
 from tests.benchmarks.visitors import Session, wire
-from tests.servers import Server, running
+from tests.servers import Server, running, wait_for
 
 SECURE = {
     "x-content-type-options": "nosniff",
@@ -162,7 +162,7 @@ def test_health_fails_where_the_library_cannot_be_read(tmp_path: Path, monkeypat
         raise OSError(f"{tmp_path}: no such folder")
 
     monkeypatch.setattr(front, "list_models", broken)
-    reply = asyncio.run(front._health(None))  # type: ignore[arg-type]
+    reply = wait_for(front._health(None))  # type: ignore[arg-type]
     assert reply.status_code == 503
     assert str(tmp_path).encode() not in reply.body
 
@@ -209,7 +209,7 @@ def test_visitors_beyond_the_limit_are_turned_away_in_words(monkeypatch: pytest.
         assert door.sessions == 0
         return third, page
 
-    third, page = asyncio.run(crowd())
+    third, page = wait_for(crowd())
     assert third.sent == [{"type": "websocket.close", "code": 1008}]
     assert page.sent[0]["status"] == 503
     assert b"try again in a minute" in page.sent[1]["body"]
@@ -230,7 +230,7 @@ def test_a_slow_upload_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     wire = Wire("http", "/_stcore/upload_file/a/b")
     wire.scope["method"] = "PUT"
-    asyncio.run(wire.call(front.FrontDoor(never)))
+    wait_for(wire.call(front.FrontDoor(never)))
     assert wire.sent[0]["status"] == 408
 
 
@@ -241,7 +241,7 @@ def test_only_files_whose_name_changes_with_them_are_kept_packed() -> None:
         await send({"type": "http.response.body", "body": b"x" * 5000})
 
     packed = PackedStatic(answer)
-    asyncio.run(Wire("http", "/static/js/none.js", accept_encoding="gzip").call(packed))
+    wait_for(Wire("http", "/static/js/none.js", accept_encoding="gzip").call(packed))
     assert packed.packed == {}
 
 
@@ -276,7 +276,7 @@ def visiting(server: Server, visit: Any) -> None:
             await session.run()
             await asyncio.to_thread(visit, session.identity)
 
-    asyncio.run(go())
+    wait_for(go())
 
 
 def test_uploads_are_taken_up_to_their_size_and_not_from_another_site(server: Server) -> None:
@@ -315,7 +315,7 @@ def test_two_visitors_see_nothing_of_each_other(server: Server) -> None:
             return [answer.headings[0] for answer in answers]
 
     changes = ({"context_length": 32768}, {"kv_dtype": "fp8"}, {"context_length": 16384}, {"kv_dtype": "fp32"})
-    assert asyncio.run(go()) == [plan(first.with_changes(**change)).sentence for change in changes]
+    assert wait_for(go()) == [plan(first.with_changes(**change)).sentence for change in changes]
 
 
 FAILING = """
@@ -346,7 +346,7 @@ def test_a_fault_reaches_the_log_and_no_page(tmp_path: Path) -> None:
             return b"".join(session.received)
 
     with running(str(script), log=log) as server:
-        shown = asyncio.run(everything(server))
+        shown = wait_for(everything(server))
     assert b"Something went wrong on this page" in shown
     assert b"secret" not in shown
     assert b"Traceback" not in shown
