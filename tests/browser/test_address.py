@@ -59,6 +59,9 @@ def go(visitor, name):
 
 
 def back(visitor):
+    """Press Back once the page stands, its address included."""
+    visitor.settle()
+    visitor.page.wait_for_timeout(600)
     visitor.page.go_back()
     visitor.page.wait_for_timeout(600)
     visitor.settle()
