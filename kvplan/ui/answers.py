@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kvplan.plan import Scenario
 from kvplan.ui.address import ENGINE, is_trouble_pending
@@ -26,12 +27,12 @@ QUIET = frozenset(
 )
 """Fields whose change makes nothing else in the sidebar look different, unless something is wrong."""
 
-HAS_ANSWER, _SHOWN, _IS_WHOLE = "page_has_an_answer", "shown_in_the_sidebar", "run_is_whole"
+HAS_ANSWER, _SHOWN = "page_has_an_answer", "shown_in_the_sidebar"
 
 
 def begin_run() -> None:
     """At the start of a run of the whole script."""
-    st.session_state.update({_IS_WHOLE: True, HAS_ANSWER: False, _SHOWN: None})
+    st.session_state.update({HAS_ANSWER: False, _SHOWN: None})
 
 
 def sidebar_shown(is_sound: bool) -> None:
@@ -40,13 +41,18 @@ def sidebar_shown(is_sound: bool) -> None:
 
 
 def end_run(is_passing: bool) -> None:
-    """At the end of a run of the whole script: what runs from now on until the next one is a part of it.
+    """At the end of a run of the whole script.
 
     is_passing  whether it shows something that must be gone after the next change
     """
-    st.session_state[_IS_WHOLE] = False
     if is_passing:
         st.session_state[_SHOWN] = None
+
+
+def _is_part() -> bool:
+    """Whether this run draws fragments alone."""
+    run = get_script_run_ctx()
+    return run is not None and bool(run.fragment_ids_this_run)
 
 
 def _held() -> dict[str, Any]:
@@ -79,7 +85,7 @@ def show_answer(draw: Callable[[Scenario], None]) -> None:
 
 @st.fragment(key=ANSWER)
 def _show(draw: Callable[[Scenario], None]) -> None:
-    if not st.session_state[_IS_WHOLE] and (st.session_state[_SHOWN] != _held() or is_trouble_pending()):
+    if _is_part() and (st.session_state[_SHOWN] != _held() or is_trouble_pending()):
         st.rerun()
     with contextlib.suppress(PageEnds):
         draw(current_or_stop())

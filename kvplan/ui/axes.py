@@ -158,8 +158,7 @@ def swept(scenario: Scenario, axes: Mapping[str, list[Any]]) -> tuple[pd.DataFra
     if points > MAX_POINTS:
         raise InputError(
             f"{counted_and(points, 'point', 'are')} asked for; at most {MAX_POINTS:,} are drawn, so use fewer values "
-            "or "
-            "larger steps"
+            "or larger steps"
         )
     layouts = math.prod(len(values) for column, values in axes.items() if column in _PLANNED_APART)
     if layouts > MAX_LAYOUTS:

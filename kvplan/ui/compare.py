@@ -12,7 +12,7 @@ from kvplan.presets import list_scenarios
 from kvplan.share import MAX_COMPARED, open_comparison
 from kvplan.ui import words
 from kvplan.ui.address import say_once, take_scenario
-from kvplan.ui.compared import add_compared, compared, is_full, keep_compared
+from kvplan.ui.compared import add_compared, compared, keep_compared, room
 from kvplan.ui.exports import offer_comparison
 from kvplan.ui.library import find, find_gpu, find_model, own
 from kvplan.ui.scenario import current, current_or_stop
@@ -39,13 +39,13 @@ def take_link() -> None:
     opened = open_comparison(text)
     given = [one.scenario for one in opened if one.scenario is not None]
     said = [one.sentence for one in opened if one.sentence]
-    room = MAX_COMPARED - 1 - len(compared())
-    if len(given) > room:
+    free = room()
+    if len(given) > free:
         said.append(
-            f"only {room} of the link's {words.counted(len(given), 'scenario')} found room: a comparison has up to "
+            f"only {free} of the link's {words.counted(len(given), 'scenario')} found room: a comparison has up to "
             f"{MAX_COMPARED}"
         )
-    for scenario in given[:room]:
+    for scenario in given[:free]:
         add_compared(scenario)
     if said:
         say_once("; ".join(said))
@@ -152,7 +152,7 @@ def show_sharing(found: Comparison) -> None:
 
 st.header("Compare", anchor=False)
 asked = current_or_stop()
-if not is_full():
+if room():
     show_adding()
 if compared():
     show_comparison(compare(asked, *compared()))

@@ -28,6 +28,6 @@ def add_compared(scenario: Scenario) -> None:
     keep_compared((*compared(), scenario))
 
 
-def is_full() -> bool:
-    """Whether no more can be added."""
-    return len(compared()) >= MAX_COMPARED - 1
+def room() -> int:
+    """How many more can be added."""
+    return MAX_COMPARED - 1 - len(compared())
