@@ -7,9 +7,11 @@ columns, key and value projections whole KV heads; biases follow their matrix, a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from kvplan.dtypes import WEIGHT_FORMATS
+from kvplan.attention import RecurrentState
+from kvplan.dtypes import WEIGHT_FORMATS, StorageFormat
 from kvplan.model import Split, WeightGroup
 
 Groups = tuple[WeightGroup, ...]
@@ -128,3 +130,53 @@ def embedding(vocab: int, hidden: int) -> Groups:
 def lm_head(vocab: int, hidden: int, *, bias: bool = False) -> Groups:
     """The output head (vocab, hidden), where it is not the embedding."""
     return linear("lm_head", vocab, hidden, bias=bias, split="rows")
+
+
+def short_filter(channels: int, width: int, bias: bool) -> Groups:
+    """A convolution of `width` a channel, each channel by itself."""
+    weights = (WeightGroup("recurrent_state", channels, width, split="rows"),)
+    return (*weights, *vector("recurrent_state", channels, split="rows")) if bias else weights
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba2:
+    """The sizes of a Mamba-2 layer: `heads` of `head_dim` channels, each channel with a state of `state` values.
+
+    groups   groups of heads that share their inputs to the state
+    kernel   inputs that the convolution sees
+    """
+
+    heads: int
+    head_dim: int
+    groups: int
+    state: int
+    kernel: int
+    in_bias: bool
+    out_bias: bool
+    filter_bias: bool
+    gated_norm: bool = True
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Channels of the convolution."""
+        return self.inner + 2 * self.groups * self.state
+
+    def cache(self, dtype: StorageFormat | None) -> RecurrentState:
+        """What one layer keeps: the state in float32, the inputs of the convolution in the model's dtype."""
+        return RecurrentState(
+            self.heads, self.head_dim * self.state, FP32, self.inner, self.kernel, dtype, self.groups, 2 * self.state
+        )
+
+    def weights(self, hidden: int) -> Groups:
+        """The weights of one layer but those behind it and its norm."""
+        return (
+            *linear("recurrent", self.inner + self.channels + self.heads, hidden, bias=self.in_bias, split="rows"),
+            *short_filter(self.channels, self.kernel, self.filter_bias),
+            *vector("recurrent_state", self.heads, count=3, split="rows"),
+            *(vector("norm", self.inner, split="rows") if self.gated_norm else ()),
+            *linear("recurrent", hidden, self.inner, bias=self.out_bias, split="columns"),
+        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kvplan.attention import FullAttention, LatentAttention, LayerCache, RecurrentState, SlidingAttention
+from kvplan.attention import FullAttention, LatentAttention, LayerCache, SlidingAttention
 from kvplan.blocks import (
-    FP32,
     Groups,
+    Mamba2,
     attention,
     embedding,
     gated_mlp,
@@ -16,7 +16,6 @@ from kvplan.blocks import (
     norm,
     routed_experts,
     router,
-    vector,
 )
 from kvplan.dtypes import StorageFormat, weight_format
 from kvplan.errors import InputError, quoted
@@ -76,33 +75,14 @@ class Recurrent(NamedTuple):
     attention_every: int | None = None
 
     @property
-    def inner(self) -> int:
-        return self.num_heads * self.head_dim
-
-    @property
-    def channels(self) -> int:
-        """Channels of the convolution."""
-        return self.inner + 2 * self.num_groups * self.state_size
+    def layout(self) -> Mamba2:
+        """One layer of these sizes: projections without a bias, the convolution with one."""
+        sizes = (self.num_heads, self.head_dim, self.num_groups, self.state_size, self.conv_width)
+        return Mamba2(*sizes, in_bias=False, out_bias=False, filter_bias=True)
 
     def has_attention_at(self, index: int) -> bool:
         """Whether layer `index` (from 0) has attention."""
         return self.attention_every is not None and (index + 1) % self.attention_every == 0
-
-    def cache(self, dtype: StorageFormat | None) -> RecurrentState:
-        """What one layer keeps: the state in float32, the inputs of the convolution in the model's dtype."""
-        elements, groups = self.head_dim * self.state_size, (self.num_groups, 2 * self.state_size)
-        return RecurrentState(self.num_heads, elements, FP32, self.inner, self.conv_width, dtype, *groups)
-
-    def projections(self, hidden: int) -> Groups:
-        """The weights of one layer but those behind it and its norm."""
-        return (
-            *linear("recurrent", self.inner + self.channels + self.num_heads, hidden, split="rows"),
-            WeightGroup("recurrent_state", self.channels, self.conv_width, split="rows"),
-            *vector("recurrent_state", self.channels, split="rows"),
-            *vector("recurrent_state", self.num_heads, count=3, split="rows"),
-            *vector("norm", self.inner, split="rows"),
-            *linear("recurrent", hidden, self.inner, split="columns"),
-        )
 
 
 class _Sizes(NamedTuple):
@@ -155,11 +135,11 @@ def define_model(
     storage = _plain_dtype(dtype)
     has_attention = _attention_layers(count, recurrent)
     attending = _caches(sum(has_attention), sizes, latent, window, full_attention_every)
-    caches = _in_place(has_attention, attending, None if recurrent is None else recurrent.cache(storage))
+    caches = _in_place(has_attention, attending, None if recurrent is None else recurrent.layout.cache(storage))
     if num_params is None:
         _require_used(attention_bias, mlp_bias, intermediate_size, experts, latent)
         mixer = _mixer_weights(sizes, attention_bias, latent)
-        state = () if recurrent is None else recurrent.projections(sizes.hidden)
+        state = () if recurrent is None else recurrent.layout.weights(sizes.hidden)
         behind = _behind_weights(count, sizes.hidden, intermediate_size, mlp_bias, experts)
         mixers = [mixer if attends else state for attends in has_attention]
         norms = norm(sizes.hidden, count=2)

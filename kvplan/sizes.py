@@ -178,11 +178,15 @@ class State(NamedTuple):
 
     def rows(self) -> dict[str, tuple[int, ...]]:
         """The rows that projections of each role may have, in an order that does not depend on the sizes."""
-        inner, keys, heads = self.sizes.inner, self.sizes.num_groups * self.sizes.state_size, self.sizes.num_heads
+        inner, keys, heads = (
+            self.sizes.layout.inner,
+            self.sizes.num_groups * self.sizes.state_size,
+            self.sizes.num_heads,
+        )
         fused = (2 * keys + 2 * inner, 2 * heads, 2 * keys + inner, inner, heads)
         return {
             "recurrent": fused if self.is_delta else (2 * inner + 2 * keys + heads,),
-            "recurrent_state": (self.sizes.channels, heads),
+            "recurrent_state": (self.sizes.layout.channels, heads),
             "norm": (self.sizes.head_dim,) if self.is_delta else (inner,),
         }
 
@@ -205,7 +209,7 @@ def _state(cache: RecurrentState, inner: int) -> State | None:
         return None
     found = State(Recurrent(cache.heads, width, size, shared, cache.conv_width), is_delta)
     channels = cache.conv_channels + cache.conv_groups * cache.group_channels
-    return found if channels == found.sizes.channels else None
+    return found if channels == found.sizes.layout.channels else None
 
 
 def _is_known(group: WeightGroup, state: State) -> bool:

@@ -696,14 +696,16 @@ def _state_cache(cache: RecurrentState, new: State) -> LayerCache:
         cache, heads=sizes.num_heads, head_elements=sizes.head_dim * sizes.state_size, conv_width=sizes.conv_width
     )
     if new.is_delta:
-        return replace(own, conv_channels=sizes.channels)
-    return replace(own, conv_channels=sizes.inner, conv_groups=sizes.num_groups, group_channels=2 * sizes.state_size)
+        return replace(own, conv_channels=sizes.layout.channels)
+    return replace(
+        own, conv_channels=sizes.layout.inner, conv_groups=sizes.num_groups, group_channels=2 * sizes.state_size
+    )
 
 
 def _state_sized(group: WeightGroup, old: State, new: State) -> WeightGroup:
     """A weight of a recurrent layer: its rows stand in the list of rows that the sizes make."""
     if group.role == "recurrent" and group.split == "columns" and group.columns > 1:
-        return replace(group, columns=new.sizes.inner)
+        return replace(group, columns=new.sizes.layout.inner)
     own_norm = group.role == "norm" and group.split == ("copied" if old.is_delta else "rows")
     if not own_norm and (group.role not in ("recurrent", "recurrent_state") or group.split != "rows"):
         return group
@@ -727,7 +729,7 @@ def _with_new_state(model: Model, sizes: Recurrent) -> Model:
 
 
 def _state_instead(layer: Layer, model: Model, sizes: Recurrent) -> Layer:
-    return Layer(sizes.cache(model.dtype), (*sizes.projections(model.hidden_size), *_without_heads(layer)))
+    return Layer(sizes.layout.cache(model.dtype), (*sizes.layout.weights(model.hidden_size), *_without_heads(layer)))
 
 
 def _with_attention_order(model: Model, wanted: Wanted) -> Model:

@@ -29,6 +29,7 @@ from kvplan.blocks import (
     pinned_matrix,
     pinned_vector,
     router,
+    short_filter,
     vector,
 )
 from kvplan.dtypes import StorageFormat
@@ -82,12 +83,6 @@ def attention_groups(shape: Shape, bias: bool = False, qk_norm: QkNorm = "none")
         shape.hidden, shape.heads, shape.kv_heads, shape.head_dim,
         q_bias=bias, k_bias=bias, v_bias=bias, out_bias=bias, qk_norm=qk_norm,
     )  # fmt: skip
-
-
-def short_filter(channels: int, width: int, bias: bool) -> Groups:
-    """A convolution of `width` a channel, each channel by itself."""
-    weights = (WeightGroup("recurrent_state", channels, width, split="rows"),)
-    return (*weights, *vector("recurrent_state", channels, split="rows")) if bias else weights
 
 
 # ------------------------------------------------------------------------------------------------- gated delta rule

@@ -20,6 +20,7 @@ from kvplan.attention import (
 from kvplan.blocks import (
     FP32,
     Groups,
+    Mamba2,
     attention,
     gated_mlp,
     linear,
@@ -27,6 +28,7 @@ from kvplan.blocks import (
     pinned_matrix,
     plain_mlp,
     router,
+    short_filter,
     vector,
 )
 from kvplan.dtypes import StorageFormat
@@ -51,7 +53,6 @@ from kvplan.importer.families.hybrid import (
     attention_groups,
     block_kinds,
     require_own_head,
-    short_filter,
 )
 from kvplan.importer.families.moe import mixture, skip_extra_predictions
 from kvplan.importer.view import ConfigView
@@ -102,43 +103,6 @@ class Mamba:
             *vector("recurrent_state", self.inner, split="rows"),
             *linear("recurrent", hidden, self.inner, bias=self.bias, split="columns"),
             *norms,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Mamba2:
-    """The sizes of a Mamba-2 layer: `heads` of `head_dim` channels, each channel with a state of `state` values."""
-
-    heads: int
-    head_dim: int
-    groups: int
-    state: int
-    kernel: int
-    in_bias: bool
-    out_bias: bool
-    filter_bias: bool
-    gated_norm: bool = True
-
-    @property
-    def inner(self) -> int:
-        return self.heads * self.head_dim
-
-    @property
-    def channels(self) -> int:
-        return self.inner + 2 * self.groups * self.state
-
-    def cache(self, dtype: StorageFormat | None) -> LayerCache:
-        return RecurrentState(
-            self.heads, self.head_dim * self.state, FP32, self.inner, self.kernel, dtype, self.groups, 2 * self.state
-        )
-
-    def weights(self, hidden: int) -> Groups:
-        return (
-            *linear("recurrent", self.inner + self.channels + self.heads, hidden, bias=self.in_bias, split="rows"),
-            *short_filter(self.channels, self.kernel, self.filter_bias),
-            *vector("recurrent_state", self.heads, count=3, split="rows"),
-            *(vector("norm", self.inner, split="rows") if self.gated_norm else ()),
-            *linear("recurrent", hidden, self.inner, bias=self.out_bias, split="columns"),
         )
 
 
