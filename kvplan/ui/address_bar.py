@@ -25,9 +25,11 @@ from kvplan.ui.exports import offer_own
 from kvplan.ui.fields import FIELDS, NO_DRAFT, Field
 from kvplan.ui.library import find_gpu, find_model
 from kvplan.ui.scenario import held
+from kvplan.ui.words import unit
 
 _SCRIPT = """
-// Keys of the link, with the letter of a compared scenario before them; all others belong to the pages.
+// Keys of the link, with the letter of a compared scenario before them, and the unit, which all pages share; all others
+// belong to the pages.
 const OURS = /^([bcd][.])?(KEYS)$/;
 let link = "", session = "";
 
@@ -52,8 +54,6 @@ function takeOver() {
     }
     if (recent) replace(history.state, title, before);
     since = -Infinity;
-    const unit = new URL(location.href).searchParams.get("unit");  // the one setting that all pages share
-    if (unit && !url.searchParams.has("unit")) url.searchParams.append("unit", unit);
     push(state, title, url);
     document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);  // another page begins at its answer
   };
@@ -67,7 +67,7 @@ export default function ({data}) {
   session = data.session;
   if (completed(location.href).href !== location.href) history.replaceState(history.state, "", location.href);
 }
-""".replace("KEYS", "|".join(sorted(LINK_KEYS)))
+""".replace("KEYS", "|".join(sorted({*LINK_KEYS, "unit"})))
 
 _bar: Any = st.components.v2.component(
     "kvplan_address", js=_SCRIPT, css=".st-key-address_bar { display: none }", isolate_styles=False
@@ -84,7 +84,12 @@ def keep_address(page: str) -> None:
     except LinkError as error:
         query = urlencode(_without_files(settings))
         _offer_files(settings, error)
-    _bar(key="address_bar", data={"link": query, "session": _session()})
+    _bar(key="address_bar", data={"link": query + _unit(), "session": _session()})
+
+
+def _unit() -> str:
+    """The unit as it follows a link, where it is not the usual one."""
+    return "" if unit() == "GiB" else f"&unit={unit()}"
 
 
 def _session() -> str:
