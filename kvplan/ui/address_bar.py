@@ -31,7 +31,7 @@ _SCRIPT = """
 // Keys of the link, with the letter of a compared scenario before them, and the unit, which all pages share; all others
 // belong to the pages.
 const OURS = /^([bcd][.])?(KEYS)$/;
-let link = "", session = "";
+let link = "", session = "", isReturning = false, write;
 
 function completed(address) {
   const url = new URL(address, location.href);
@@ -41,12 +41,16 @@ function completed(address) {
 }
 
 // An address of the same page is no new place. Right before another page comes, the server takes the settings of the
-// page that is left out of the address; its entry in the history keeps them.
+// page that is left out of the address; its entry in the history keeps them. After Back or Forward the entry says all,
+// until the person does something: what Streamlit writes there is late news of the pages in between.
 function takeOver() {
   const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
   let before = "", since = -Infinity;
-  history.replaceState = (state, title, address) => replace(state, title, completed(address ?? location.href));
+  history.replaceState = (state, title, address) => {
+    if (!isReturning) replace(state, title, completed(address ?? location.href));
+  };
   history.pushState = (state, title, address) => {
+    if (isReturning) return;
     const url = completed(address ?? location.href), recent = performance.now() - since < 1000;
     if (url.pathname === location.pathname) {
       if (!recent) [before, since] = [location.href, performance.now()];
@@ -57,15 +61,20 @@ function takeOver() {
     push(state, title, url);
     document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);  // another page begins at its answer
   };
+  addEventListener("popstate", () => { [isReturning, since] = [true, -Infinity]; }, true);
+  for (const act of ["pointerdown", "keydown", "click", "input"])
+    addEventListener(act, () => { isReturning = false; }, true);
+  return replace;
 }
 
 export default function ({data}) {
-  if (session === "") takeOver();
+  if (session === "") write = takeOver();
   // A server that started anew knows nothing of this page: open it from the address, which says all.
   else if (session !== data.session) return location.reload();
   link = data.link;
   session = data.session;
-  if (completed(location.href).href !== location.href) history.replaceState(history.state, "", location.href);
+  const url = completed(location.href), isHere = !isReturning || location.pathname.endsWith(`/${data.page}`);
+  if (isHere && url.href !== location.href) write(history.state, "", url);
 }
 """.replace("KEYS", "|".join(sorted({*LINK_KEYS, "unit"})))
 
@@ -84,7 +93,7 @@ def keep_address(page: str) -> None:
     except LinkError as error:
         query = urlencode(_without_files(settings))
         _offer_files(settings, error)
-    _bar(key="address_bar", data={"link": query + _unit(), "session": _session()})
+    _bar(key="address_bar", data={"link": query + _unit(), "page": page, "session": _session()})
 
 
 def _unit() -> str:

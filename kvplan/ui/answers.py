@@ -27,12 +27,13 @@ QUIET = frozenset(
 )
 """Fields whose change makes nothing else in the sidebar look different, unless something is wrong."""
 
-HAS_ANSWER, _SHOWN = "page_has_an_answer", "shown_in_the_sidebar"
+ANSWERED, _SHOWN = "page_with_an_answer", "shown_in_the_sidebar"
+"""The page that shows an answer, and what its sidebar shows."""
 
 
 def begin_run() -> None:
     """At the start of a run of the whole script."""
-    st.session_state.update({HAS_ANSWER: False, _SHOWN: None})
+    st.session_state.update({ANSWERED: None, _SHOWN: None})
 
 
 def sidebar_shown(is_sound: bool) -> None:
@@ -55,6 +56,12 @@ def _is_part() -> bool:
     return run is not None and bool(run.fragment_ids_this_run)
 
 
+def _page() -> str | None:
+    """The page that this run is for, as Streamlit names it."""
+    run = get_script_run_ctx()
+    return run.page_script_hash if run is not None else None
+
+
 def _held() -> dict[str, Any]:
     """What the sidebar's widgets hold, and what only a link says beside them."""
     fields = {key: held(field) for key, field in FIELDS.items()}
@@ -67,9 +74,13 @@ def when_changed(field: Field) -> dict[str, Any]:
 
 
 def answer_alone(key: str) -> None:
-    """After a change of the widget `key`: run nothing but the answer and the address, where that is enough."""
+    """After a change of the widget `key`: run nothing but the answer and the address, where that is enough.
+
+    It is not where the change comes with another page: a browser that is a step behind tells of the widget's last value
+    when it asks for the next page.
+    """
     shown = st.session_state.get(_SHOWN)
-    if shown is not None and st.session_state.get(HAS_ANSWER) and fault() is None:
+    if shown is not None and st.session_state.get(ANSWERED) == _page() and fault() is None:
         shown[key] = st.session_state[key]
         st.rerun([ANSWER, ADDRESS])
 
@@ -79,7 +90,7 @@ def show_answer(draw: Callable[[Scenario], None]) -> None:
 
     What a control of the answer writes into the sidebar is seen after a whole run, which then begins by itself.
     """
-    st.session_state[HAS_ANSWER] = True
+    st.session_state[ANSWERED] = _page()
     _show(draw)
 
 

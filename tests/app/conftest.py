@@ -8,7 +8,7 @@ import pytest
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
-from kvplan.ui.answers import HAS_ANSWER
+from kvplan.ui.answers import ANSWERED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +40,7 @@ class App:
 
         Streamlit's runner forgets what a run of the answer alone does not draw; a browser does not.
         """
-        self.run.session_state[HAS_ANSWER] = False
+        self.run.session_state[ANSWERED] = None
         for key, value in values.items():
             self._widget(key).set_value(value)
         self.run.run()

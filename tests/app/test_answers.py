@@ -35,9 +35,14 @@ def sweep(app, sidebars):
     return page
 
 
+def fill(page, key, value):
+    """What a person does to one widget of the sidebar, before the browser tells of it."""
+    next(widget for kind in WIDGETS for widget in page.run.get(kind) if widget.key == key).set_value(value)
+
+
 def change(page, key, value):
     """What a person does to one widget of the sidebar."""
-    next(widget for kind in WIDGETS for widget in page.run.get(kind) if widget.key == key).set_value(value)
+    fill(page, key, value)
     page.run.run()
     page.check()
 
@@ -83,3 +88,12 @@ def test_a_page_without_an_answer_is_drawn_whole(app, sidebars):
     sidebars.clear()
     change(page, "kv", "fp8")
     assert len(sidebars) == 1
+
+
+@pytest.mark.parametrize("other", ["users", "plan"])
+def test_a_change_that_comes_with_the_way_to_another_page_draws_that_page(sweep, sidebars, other):
+    fill(sweep, "ctx", "64k")
+    sweep.go(other)
+    assert len(sidebars) == 1
+    assert not any(radio.label == "Question" for radio in sweep.run.radio)
+    assert address_of(sweep) == LLAMA.with_changes(context_length=65536)

@@ -67,6 +67,15 @@ def back(visitor):
     visitor.settle()
 
 
+def hurry(visitor, *steps, pause):
+    """Go through the history without waiting for any page, then let the last one stand."""
+    for step in steps:
+        visitor.page.evaluate(f"history.go({step})")
+        visitor.page.wait_for_timeout(pause)
+    visitor.page.wait_for_timeout(1000)
+    visitor.settle()
+
+
 def click(visitor, name):
     with visitor.rerun():
         visitor.page.get_by_role("button", name=name, exact=True).click()
@@ -122,6 +131,35 @@ def test_what_a_button_changes_makes_no_entry_either(visit):
 
 
 # ------------------------------------------------------------------------------------------------------------- back
+
+
+@pytest.mark.parametrize("pause", [0, 60])
+def test_back_and_forward_pressed_faster_than_the_pages_come_end_where_they_lead(visit, pause):
+    early, late = LLAMA.with_changes(context_length=32768), LLAMA.with_changes(context_length=65536)
+    visitor = visit(f"/{kvplan.to_link(early)}")
+    go(visitor, "Sweep")
+    visitor.page.get_by_text("Which GPU?").click()
+    visitor.figure("fleet")
+    visitor.settle()
+    go(visitor, "Users")
+    visitor.choose("ctx", "64k")
+    assert shows(visitor, late)
+    before = entries(visitor)
+    for _ in range(2):
+        hurry(visitor, -1, -1, pause=pause)
+        assert soon(visitor, visitor.heading, kvplan.plan(early).sentence)
+        assert shows(visitor, early)
+        assert held(visitor, "ctx") == "32k"
+        hurry(visitor, 1, 1, pause=pause)
+        assert shows(visitor, late)
+        assert relative(visitor).startswith("/users")
+        assert soon(visitor, lambda: held(visitor, "ctx"), "64k")
+        hurry(visitor, -1, 1, -1, pause=pause)
+        assert soon(visitor, visitor.page.locator(".st-key-fleet").count, 1)
+        assert shows(visitor, early)
+        assert query(visitor)["q"] == ["Which GPU?"]
+        hurry(visitor, 1, pause=pause)
+    assert entries(visitor) == before
 
 
 def test_back_returns_to_the_page_with_its_values_and_forward_too(visit):
