@@ -360,7 +360,7 @@ def offer_uses(model: Model) -> None:
     """Plan with it, download it, save it."""
     name = own_id(model.name)
     with st.container(horizontal=True):
-        st.button("Plan with this model", type="primary", key="use_import", on_click=use_model, args=(model,))
+        words.plan_button("Plan with this model", "use_import", use_model, model)
         with complaint("No preset file can hold this model"):
             text = file_text(replace(model, id=name))
             st.download_button(
@@ -369,10 +369,6 @@ def offer_uses(model: Model) -> None:
             offer_save(model)
     for text in st.session_state.pop(SAID, ()):
         st.text(text)
-    if st.session_state["model"] == name:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.text(f"The plan uses {model.name} now, and so do Users, Engine and Sweep.")
-            st.page_link("kvplan/ui/plan.py", label="Go to Plan", icon=":material/arrow_forward:")
 
 
 def offer_save(model: Model) -> None:

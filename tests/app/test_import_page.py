@@ -182,12 +182,11 @@ def test_a_name_that_pages_would_render_is_refused_below_its_field(page):
 # ---------------------------------------------------------------------------------------------------------- in use
 
 
-def test_an_imported_model_is_planned_at_once(page):
+def test_an_imported_model_is_planned_by_one_click_which_lands_on_the_answer(page):
     paste(page, GEMMA.read_text())
     page.set(import_name="Mine 27B")
     page.click("use_import")
     assert page.value("model") == "my-mine-27b"
-    page.go("plan")
     assert page.heading() == kvplan.plan(kvplan.Scenario(import_config(GEMMA), "h100-sxm-80gb")).sentence
 
 
@@ -227,7 +226,6 @@ def test_an_accepted_estimate_is_marked_and_says_what_is_not_exact(refusing):
     assert any("it is counted as a Llama layout" in text for text in refusing.texts())
     refusing.click("use_import")
     assert refusing.value("own_models")[refusing.value("model")].is_estimate
-    refusing.go("plan")
     assert any(text.startswith("Imported model is itself an estimate") for text in refusing.texts())
 
 
