@@ -28,7 +28,7 @@ from kvplan.documents import (
 from kvplan.errors import LinkError
 from kvplan.explain import kinds_sentence, part_bytes
 from kvplan.plan import MemoryPlan, Scenario, plan
-from kvplan.report import plain_inputs, plan_title, setting_label, setting_words, source_rows
+from kvplan.report import plain_inputs, plain_setting, plan_title, setting_label, setting_words, source_rows
 from kvplan.share import require_comparable, to_comparison_link
 from kvplan.units import format_bytes, format_exact_bytes, format_params
 
@@ -115,9 +115,11 @@ def compare(*scenarios: Scenario) -> Comparison:
     return Comparison(plans, _setting_changes(scenarios), _part_changes(plans), _limit_changes(plans))
 
 
-def _setting_changes(scenarios: Sequence[Scenario]) -> tuple[Change, ...]:
+def _setting_changes(
+    scenarios: Sequence[Scenario], write: Callable[[Scenario, str], str] = setting_words
+) -> tuple[Change, ...]:
     names = [item.name for item in fields(Scenario) if _differ([getattr(s, item.name) for s in scenarios])]
-    changes = [Change(setting_label(name), tuple(setting_words(s, name) for s in scenarios)) for name in names]
+    changes = [Change(setting_label(name), tuple(write(s, name) for s in scenarios)) for name in names]
     if _differ([s.planned_model for s in scenarios]):
         changes += _model_changes(scenarios)
     return tuple(changes)
@@ -157,7 +159,7 @@ def _limits(p: MemoryPlan) -> list[tuple[str, str]]:
         ("crossover context", _count_words(p.crossover_context_length, "never")),
         ("cache bytes a token", f"{whole:,}" if whole == per_token else f"{float(per_token):,.2f}"),
         ("decode floor", "bandwidth not known" if floor is None else f"{floor * 1000:.2f} ms a step"),
-        ("GPUs", str(p.scenario.num_gpus)),
+        ("GPUs", f"{p.scenario.num_gpus:,}"),
     ]
 
 
@@ -286,9 +288,14 @@ def figure_alt(found: Comparison) -> str:
 def comparison_about(found: Comparison, address: str = "") -> About:
     """What every file of a comparison carries."""
     scenarios = [p.scenario for p in found.plans]
-    rows = [(setting_label(item.name), *(setting_words(s, item.name) for s in scenarios)) for item in fields(Scenario)]
+    rows = _setting_rows(scenarios, setting_words)
     inputs = {letter: plain_inputs(s) for letter, s in zip(found.letters, scenarios, strict=True)}
     return About([("setting", *found.letters), *rows], inputs, _sources(found), _link_or_reason(found, address))
+
+
+def _setting_rows(scenarios: Sequence[Scenario], write: Callable[[Scenario, str], str]) -> list[tuple[str, ...]]:
+    """Every setting, whether it differs or not: what, and each scenario's."""
+    return [(setting_label(item.name), *(write(s, item.name) for s in scenarios)) for item in fields(Scenario)]
 
 
 def _sources(found: Comparison) -> list[tuple[str, str]]:
@@ -319,7 +326,8 @@ def comparison_title(found: Comparison) -> str:
 def comparison_csv(found: Comparison, address: str = "") -> str:
     """A comparison as CSV of the columns section, what, and each scenario's with its difference from the first."""
     about = comparison_about(found, address)
-    rows = [("input", *_spread(row)) for row in about.settings[1:]]
+    inputs = _setting_rows([p.scenario for p in found.plans], plain_setting)
+    rows = [("input", *_spread(row)) for row in inputs]
     rows += [("bytes", *row) for row in part_rows(found, str, str)[1:]]
     rows += [("limit", *_spread([_plain_number(cell) for cell in row])) for row in limit_rows(found)[1:]]
     rows.append(("answer", *_spread(("answer", *(p.sentence for p in found.plans)))))
@@ -347,14 +355,15 @@ def _filled(row: Sequence[str], width: int) -> tuple[str, ...]:
 
 def comparison_json(found: Comparison, address: str = "") -> str:
     """A comparison as one JSON object; bytes are ints, in the order of the scenarios."""
+    changed = _setting_changes([p.scenario for p in found.plans], plain_setting)
     content = {
         "answers": {letter: p.sentence for letter, p in zip(found.letters, found.plans, strict=True)},
         "differences": list(found.sentences),
-        "changed": [{"what": change.what, "values": change.words} for change in found.settings],
+        "changed": [{"what": change.what, "values": change.words} for change in changed],
         "bytes": [
             {"what": part.what, "bytes": part.sizes, "more_than_the_first": part.differences} for part in found.parts
         ],
-        "limits": [{"what": change.what, "values": change.words} for change in found.limits],
+        "limits": [{"what": what, "values": [_plain_number(cell) for cell in cells]} for what, cells in found.limits],
     }
     return json_document(comparison_about(found, address), content)
 

@@ -77,13 +77,24 @@ def setting_rows(scenario: Scenario) -> list[tuple[str, str]]:
     return [(setting_label(item.name), setting_words(scenario, item.name)) for item in fields(Scenario)]
 
 
+def plain_setting_rows(scenario: Scenario) -> list[tuple[str, str]]:
+    """`setting_rows` for a program: numbers are digits alone."""
+    return [(setting_label(item.name), plain_setting(scenario, item.name)) for item in fields(Scenario)]
+
+
 def setting_label(setting: str) -> str:
     """A keyword of `Scenario` in words."""
     return _LABELS.get(setting, setting.replace("_", " "))
 
 
 def setting_words(scenario: Scenario, setting: str) -> str:
-    """What a scenario says for one of its keywords, in words."""
+    """What a scenario says for one of its keywords, in words: `bf16`, `32,768`."""
+    value = getattr(scenario, setting)
+    return f"{value:,}" if type(value) is int else plain_setting(scenario, setting)
+
+
+def plain_setting(scenario: Scenario, setting: str) -> str:
+    """`setting_words` for a program: `32768`."""
     value = getattr(scenario, setting)
     if value is None:
         return _NONE_WORDS.get(setting, "none")
@@ -146,7 +157,8 @@ def term_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
 
 def plan_csv(p: MemoryPlan, address: str = "") -> str:
     """A plan as CSV of the columns section, what, value, exact."""
-    rows: list[tuple[str, ...]] = [("input", what, value, value) for what, value in setting_rows(p.scenario)]
+    inputs = zip(setting_rows(p.scenario), plain_setting_rows(p.scenario), strict=True)
+    rows: list[tuple[str, ...]] = [("input", *row, exact) for row, (_, exact) in inputs]
     rows += [("result", *row) for row in charts.plan_rows(p)]
     rows += [("term", *row) for row in term_rows(p)]
     rows += [("source", what, text, "") for what, text in source_rows(p.scenario)]
@@ -169,7 +181,7 @@ def plan_markdown(p: MemoryPlan, address: str = "") -> str:
 
 def plan_title(scenario: Scenario) -> str:
     """`Llama 3.1 8B on 2 × H100`."""
-    gpus = f"{scenario.num_gpus} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
+    gpus = f"{scenario.num_gpus:,} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
     return f"{scenario.model.name} on {gpus}"
 
 
@@ -206,7 +218,8 @@ def sweep_csv(table: pd.DataFrame, scenario: Scenario, address: str = "", settin
 
     `pandas.read_csv(..., comment="#")` reads it.
     """
-    head = [*setting_rows(scenario), *source_rows(scenario), ("link", link_or_reason(scenario, address, settings))]
+    link = link_or_reason(scenario, address, settings)
+    head = [*plain_setting_rows(scenario), *source_rows(scenario), ("link", link)]
     comments = "".join(csv_comment(f"{what}: {text}") for what, text in head)
     return comments + table_csv(table)
 

@@ -72,6 +72,18 @@ def test_a_comparison_says_what_changed_and_by_how_many_bytes() -> None:
     assert found.sentences == ("B holds 256.0 MiB less than A on each GPU; both fit",)
 
 
+def test_numbers_of_settings_carry_separators_where_a_person_reads_them_and_none_where_a_program_does() -> None:
+    found = compare(SCENARIO, SCENARIO.with_changes(context_length=12_288))
+    assert found.settings == (("context length (tokens)", ("4,096", "12,288")),)
+    assert json.loads(comparison_json(found))["changed"] == [
+        {"what": "context length (tokens)", "values": ["4096", "12288"]}
+    ]
+    rows = [row[1:4] for row in csv.reader(io.StringIO(comparison_csv(found))) if row[0] == "input"]
+    assert ["context length (tokens)", "4096", "12288"] in rows
+    for write in (comparison_markdown, comparison_html):
+        assert "12,288" in write(found)
+
+
 def test_each_of_three_is_measured_against_the_first() -> None:
     assert THREE.letters == "ABC"
     assert THREE.sentences == (
@@ -224,6 +236,8 @@ def test_the_json_holds_bytes_as_numbers() -> None:
     assert sizes["KV cache"]["bytes"] == [p.cache_bytes for p in THREE.plans]
     assert sizes["KV cache"]["more_than_the_first"] == [0, -ONE, 0]
     assert found["inputs"]["B"]["kv_dtype"] == "fp8"
+    limits = {row["what"]: row["values"] for row in found["limits"]}
+    assert limits["longest context"] == [str(p.max_context_length) for p in THREE.plans]
 
 
 def test_the_page_holds_the_figure() -> None:

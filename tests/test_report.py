@@ -22,6 +22,7 @@ from kvplan.explain import part_bytes
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.report import (
     MAX_SHOWN_ROWS,
+    plain_setting_rows,
     plan_csv,
     plan_html,
     plan_json,
@@ -72,7 +73,8 @@ def test_every_file_of_a_plan_carries_inputs_sources_numbers_and_a_link_that_ope
     write: Callable[[MemoryPlan, str], str],
 ) -> None:
     text = write(PLAN, "https://plan.example/")
-    for wanted in ("4096", str(PLAN.cache_bytes), str(PLAN.weight_bytes), "given by the user"):
+    context = "4,096" if write in (plan_markdown, plan_html) else "4096"
+    for wanted in (context, str(PLAN.cache_bytes), str(PLAN.weight_bytes), "given by the user"):
         assert wanted in text
     link = re.search(r"https://plan.example/\?[\w=&;%.-]+", text)
     assert link is not None
@@ -94,6 +96,21 @@ def test_every_file_of_a_sweep_carries_inputs_sources_and_a_link_that_opens(
 @ALL_PLAN_FILES
 def test_a_scenario_that_fits_in_no_link_says_so_in_its_files(write: Callable[[MemoryPlan], str]) -> None:
     assert "no link: the model" in write(plan(Scenario(replace(LLAMA_8B, name="<b>"), SMALL_GPU)))
+
+
+def test_numbers_of_settings_carry_separators_where_a_person_reads_them_and_none_where_a_program_does() -> None:
+    scenario = SCENARIO.with_changes(context_length=12_288, adapter_bytes=2**30)
+    words, plain = dict(setting_rows(scenario)), dict(plain_setting_rows(scenario))
+    assert (words["context length (tokens)"], words["adapters (bytes)"]) == ("12,288", "1,073,741,824")
+    assert (plain["context length (tokens)"], plain["adapters (bytes)"]) == ("12288", "1073741824")
+    assert words["experts stay whole (expert parallelism)"] == plain["experts stay whole (expert parallelism)"] == "no"
+    assert words["memory fraction"] == plain["memory fraction"] == "0.9"
+    rows = {row["what"]: row for row in csv.DictReader(io.StringIO(plan_csv(plan(scenario))))}
+    context = rows["context length (tokens)"]
+    assert (context["value"], context["exact"]) == ("12,288", "12288")
+    assert "# context length (tokens): 12288\n" in sweep_csv(sweep(scenario, batch_size=[1]), scenario)
+    for write in (plan_markdown, plan_html):
+        assert "12,288" in write(plan(scenario))
 
 
 def test_every_setting_has_words() -> None:

@@ -108,7 +108,7 @@ def plan_to_json(p: MemoryPlan) -> dict[str, Any]:
 
 def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
     s = p.scenario
-    gpus = f"{s.num_gpus} × {s.gpu.name}" if s.num_gpus > 1 else s.gpu.name
+    gpus = f"{s.num_gpus:,} × {s.gpu.name}" if s.num_gpus > 1 else s.gpu.name
     title = f"{s.model.name} on {gpus}: {s.batch_size:,} × {counted(s.context_length, 'token')}, cache in {s.kv_dtype}"
     lying = node_sentence(s)
     blocks = [[p.sentence], [title, *([lying] if lying else [])], _part_lines(p), _limit_lines(p)]

@@ -233,7 +233,7 @@ def facts(model: Model, kv: str) -> list[tuple[str, str]]:
         ("context limit", "not stated" if limit is None else f"{counted(limit, 'token')}"),
         ("layers", f"{model.num_layers:,}"),
         *((f"layers, {label}", f"{count:,}") for label, count in kinds_of_layer(model).items()),
-        ("query heads", str(model.num_attention_heads or "none")),
+        ("query heads", words.query_heads(model)),
         ("KV heads", words.kv_heads(model)),
         ("hidden size", f"{model.hidden_size:,}"),
         ("vocabulary", "none" if model.vocab_size is None else f"{model.vocab_size:,}"),

@@ -191,7 +191,7 @@ def model_facts(model: Model, kv: str) -> list[tuple[str, str]]:
         (f"cache a token, {kv}", _exact(lambda: model.cache_bytes_per_token(kv))),
         ("weights as published", _exact(model.weight_bytes)),
         ("layers", f"{model.num_layers}: {kinds_sentence(model)}"),
-        ("query heads", str(model.num_attention_heads or "none")),
+        ("query heads", words.query_heads(model)),
         ("KV heads", words.kv_heads(model)),
         ("hidden size", f"{model.hidden_size:,}"),
         ("vocabulary", "none" if model.vocab_size is None else f"{model.vocab_size:,}"),

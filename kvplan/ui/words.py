@@ -285,6 +285,11 @@ def kv_heads(model: Model) -> str:
     return "not one number for all layers" if model.num_kv_heads is None else f"{model.num_kv_heads:,}"
 
 
+def query_heads(model: Model) -> str:
+    """The number of query heads of a model's layers, or that there is none."""
+    return f"{model.num_attention_heads:,}" if model.num_attention_heads else "none"
+
+
 def precision(scenario: Scenario) -> str:
     """How cache and weights are stored."""
     heads = "" if scenario.num_kv_heads is None else f", {counted(scenario.num_kv_heads, 'KV head')}"

@@ -36,7 +36,7 @@ def test_the_current_scenario_is_kept_and_a_change_of_the_sidebar_stands_beside_
     page.set(ctx="64k")
     changed = LLAMA.with_changes(context_length=65536)
     assert f"{compare(changed, LLAMA).sentences[0]}." in page.texts()
-    assert ("context length (tokens)", "65536", "8192") in [tuple(row) for row in page.tables()[0].to_numpy()]
+    assert ("context length (tokens)", "65,536", "8,192") in [tuple(row) for row in page.tables()[0].to_numpy()]
     assert from_comparison_link(address_of(page)) == (changed, LLAMA)
 
 

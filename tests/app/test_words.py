@@ -1,5 +1,7 @@
 """Small pieces of pages, without a page."""
 
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
@@ -39,6 +41,11 @@ def test_only_plain_addresses_become_links():
 )
 def test_kv_heads_of_latent_and_recurrent_layers_are_none(name, said):
     assert words.kv_heads(load_model(name)) == said
+
+
+@pytest.mark.parametrize(("heads", "said"), [(32, "32"), (1024, "1,024"), (None, "none")])
+def test_query_heads_are_written_as_other_numbers_are(heads, said):
+    assert words.query_heads(SimpleNamespace(num_attention_heads=heads)) == said
 
 
 def test_a_scenario_is_said_in_one_line():
