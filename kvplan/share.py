@@ -563,9 +563,19 @@ def open_comparison(text: str, fallback: Scenario | None = None) -> tuple[Opened
 
 def open_comparison_fields(given: Mapping[str, str], fallback: Scenario | None = None) -> tuple[OpenedLink, ...]:
     """`open_comparison` of a link's keys and values."""
-    groups = [{key: text for key, text in given.items() if not _OTHER_KEY.fullmatch(key)}]
-    groups += [_of_letter(given, letter) for letter in _LETTERS[1:]]
-    return tuple(open_fields(group, fallback) for index, group in enumerate(groups) if group or index == 0)
+    groups = {_LETTERS[0]: {key: text for key, text in given.items() if not _OTHER_KEY.fullmatch(key)}}
+    groups |= {letter: group for letter in _LETTERS[1:] if (group := _of_letter(given, letter))}
+    opened = {letter: open_fields(group, fallback) for letter, group in groups.items()}
+    if len(opened) == 1:
+        return tuple(opened.values())
+    return tuple(_naming(one, letter) for letter, one in opened.items())
+
+
+def _naming(opened: OpenedLink, letter: str) -> OpenedLink:
+    """What was opened, each of its sentences saying which scenario of the link it is about."""
+    start = f"scenario {letter.upper()} of the link: "
+    lacking = start + opened.lacking if opened.lacking else ""
+    return replace(opened, troubles=tuple(start + trouble for trouble in opened.troubles), lacking=lacking)
 
 
 def _of_letter(given: Mapping[str, str], letter: str) -> dict[str, str]:

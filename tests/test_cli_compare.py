@@ -10,7 +10,7 @@ import pytest
 import kvplan
 from kvplan.cli import main
 from kvplan.comparison import compare
-from kvplan.share import from_comparison_link, from_link, to_comparison_link, to_link
+from kvplan.share import from_comparison_link, from_link, open_link, to_comparison_link, to_link
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 LONG = LLAMA.with_changes(context_length=65536)
@@ -48,15 +48,24 @@ def test_a_file_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_a_link_lacks_is_said_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     short = "?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb"
     _, out, err = run(capsys, short, to_link(LONG))
-    assert err.startswith("the link was cut or edited, and what it lacks is as usual: ctx, batch, kv")
+    assert err.startswith("link 1: the link was cut or edited, and what it lacks is as usual: ctx, batch, kv")
     assert (out, "") == run(capsys, to_link(from_link(short)), to_link(LONG))[1:]
+
+
+def test_of_two_links_that_lack_the_same_each_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    short = "?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb"
+    _, _, err = run(capsys, short, to_link(LONG), short)
+    lacking = open_link(short).lacking
+    assert err.splitlines() == [f"link 1: {lacking}", f"link 3: {lacking}"]
+    _, _, err = run(capsys, f"{short}&b.v=1&b.model=llama-3.1-8b&b.gpu=l4-24gb")
+    assert err.splitlines() == [f"scenario A of the link: {lacking}", f"scenario B of the link: {lacking}"]
 
 
 @pytest.mark.parametrize(
     ("links", "reason"),
     [
         (["?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb"], "a comparison has 2 to 4"),
-        (["hello", "?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb"], "the link's version is missing"),
+        (["?v=1&model=llama-3.1-8b&gpu=h100-sxm-80gb", "hello"], "kvplan: link 2: the link's version is missing"),
         (["?v=1&model=nonsense&gpu=h100-sxm-80gb"] * 2, "no model is called .nonsense."),
     ],
 )

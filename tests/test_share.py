@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,7 @@ from kvplan.share import (
     from_fields,
     from_link,
     open_comparison,
+    open_comparison_fields,
     open_fields,
     open_link,
     to_comparison_link,
@@ -396,7 +398,21 @@ def test_a_cut_side_of_a_comparison_says_so() -> None:
     link = to_comparison_link([Scenario("llama", "card"), Scenario("llama", "card", tensor_parallel=2)])
     first, second = open_comparison(link[: link.index("&b.pp")])
     assert first.sentence == ""
-    assert second.sentence == LACKS + SETTINGS_AFTER_TP
+    assert second.sentence == "scenario B of the link: " + LACKS + SETTINGS_AFTER_TP
+
+
+def test_sentences_on_scenarios_of_one_link_say_which_each_is_about() -> None:
+    fields = {key: text for key, text in to_fields(Scenario("llama", "card")).items() if key != "ctx"}
+    damaged = {**fields, "tp": "many", "c.tp": "many"} | {
+        f"c.{key}": text for key, text in fields.items() if key != "tp"
+    }
+    first, third = open_comparison_fields(damaged)
+    for letter, opened in (("A", first), ("C", third)):
+        trouble, lacking = opened.sentence.split("; ")[0], opened.sentence.rpartition("; ")[2]
+        assert trouble.startswith(f"scenario {letter} of the link: the link's tp: number is 'many'")
+        assert lacking == f"scenario {letter} of the link: {LACKS}ctx"
+    with pytest.raises(LinkError, match="scenario A of the link: the link's tp"):
+        from_comparison_link("?" + urlencode(damaged))
 
 
 @pytest.mark.parametrize("text", [None, 7, b"?v=1", {"v": "1"}])
@@ -500,7 +516,8 @@ def test_a_link_of_one_scenario_is_a_comparison_of_one() -> None:
 def test_each_side_of_a_damaged_comparison_says_its_own_trouble() -> None:
     first, second = open_comparison("?v=1&model=llama&gpu=card&b.v=1&b.model=llama&b.gpu=card&b.ctx=x")
     assert first.troubles == ()
-    assert second.troubles == ("the link's ctx: number is 'x'; write a whole number such as 8192 or 32k",)
+    said = "scenario B of the link: the link's ctx: number is 'x'; write a whole number such as 8192 or 32k"
+    assert second.troubles == (said,)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
+from kvplan.errors import LinkError
 from kvplan.share import from_comparison_link, open_comparison
 
 if TYPE_CHECKING:
     from kvplan.comparison import Comparison
+    from kvplan.plan import Scenario
 
 FORMATS = ("csv", "json", "markdown", "html")
 
@@ -26,11 +28,25 @@ def run_compare(options: argparse.Namespace) -> int:
     """`compare`: what differs, by how many bytes, and the answer of each; what a link lacks goes to the errors."""
     from kvplan.comparison import compare  # which brings pandas, for its figure
 
-    found = compare(*(scenario for link in options.links for scenario in from_comparison_link(link)))
-    for lacking in dict.fromkeys(one.lacking for link in options.links for one in open_comparison(link)):
-        print(lacking, end="\n" if lacking else "", file=sys.stderr)
+    found = compare(*(scenario for place, link in _placed(options.links) for scenario in _scenarios(place, link)))
+    for place, link in _placed(options.links):
+        for lacking in (one.lacking for one in open_comparison(link) if one.lacking):
+            print(f"{place}{lacking}", file=sys.stderr)
     print(_file(found, options.format) if options.format else _text(found), end="" if options.format else "\n")
     return FITS if all(p.fits for p in found.plans) else DOES_NOT_FIT
+
+
+def _placed(links: Sequence[str]) -> list[tuple[str, str]]:
+    """(what a sentence about it starts with, link) of each: which link it is, where there are several."""
+    return [(f"link {number}: " if len(links) > 1 else "", link) for number, link in enumerate(links, 1)]
+
+
+def _scenarios(place: str, link: str) -> tuple[Scenario, ...]:
+    """The scenarios of one link. Raises LinkError, which says which link it is."""
+    try:
+        return from_comparison_link(link)
+    except LinkError as error:
+        raise LinkError(f"{place}{error}") from None
 
 
 def _file(found: Comparison, ending: str) -> str:
