@@ -569,8 +569,7 @@ def _placement_warnings(scenario: Scenario) -> list[str]:
         if divided is not None and divided % cut:
             found.append(
                 f"{divided:,} {group.split} of {ROLES[group.role].label} do not divide by {counted(cut, 'GPU')}: the "
-                "largest part "
-                "is counted, and most engines refuse to start"
+                "largest part is counted, and most engines refuse to start"
             )
             break
     return found

@@ -194,8 +194,7 @@ def query_text(fields: Mapping[str, str]) -> str:
         carried = " and ".join(thing.noun for thing in THINGS if any(_is_key(key, thing.file_key) for key in fields))
         raise LinkError(
             f"the link would have {counted(len(text) + 1, 'character')} and at most {MAX_LINK_CHARACTERS:,} are read: "
-            "send the "
-            f"{carried or 'scenario'} as a preset file instead"
+            f"send the {carried or 'scenario'} as a preset file instead"
         )
     return text
 

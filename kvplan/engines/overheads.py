@@ -103,9 +103,8 @@ def activation_peak(
         high=forward + entries * SORTED_LOGITS_BYTES,
         source=(
             f"{counted(batched_tokens, 'token')} through the widest layer, and {counted(max_num_seqs, 'row')} of "
-            "logits at "
-            f"{rule.logits_bytes} to {SORTED_LOGITS_BYTES} B an entry, as public start-up logs show; "
-            "the towers of image models come on top"
+            f"logits at {rule.logits_bytes} to {SORTED_LOGITS_BYTES} B an entry, as public start-up logs show; the "
+            "towers of image models come on top"
         ),
     )
 
@@ -123,8 +122,8 @@ def compute_buffer(model: Model, gpus: int, ubatch: int = 512) -> Overhead:
         high=gpus * logits * high // 100,
         source=(
             f"the logits of {counted(ubatch, 'token')} in 32 bit on each GPU, times {low / 100:.2f}, "
-            f"{typical / 100:.2f} and "
-            f"{high / 100:.2f}: smallest, median and 90th percentile of {count} public llama.cpp logs"
+            f"{typical / 100:.2f} and {high / 100:.2f}: smallest, median and 90th percentile of {count} public "
+            "llama.cpp logs"
         ),
     )
 

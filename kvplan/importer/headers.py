@@ -161,8 +161,7 @@ def read_beginnings(files: Sequence[Beginning]) -> Index:
     if missing := sorted(expected - names):
         raise ConfigError(
             f"{shorten(files[0].name)} is one of {counted(len(expected), 'part')}, of which {len(missing):,} are "
-            "missing: "
-            f"{shorten(', '.join(missing[:3]), 200)}"
+            f"missing: {shorten(', '.join(missing[:3]), 200)}"
         )
     if further := sorted(names - expected):
         raise ConfigError(f"{shorten(further[0])} is no part of the checkpoint that {shorten(files[0].name)} is of")

@@ -392,7 +392,6 @@ def _notes(layers: Sequence[Groups], outer: Groups, stack: _Stack | None, count:
     if stack is not None and without:
         notes.append(
             f"{without} of {counted_and(count, 'layer', 'keep')} a cache without weights of their own (the model "
-            "repeats "
-            "layers)"
+            "repeats layers)"
         )
     return tuple(notes)

@@ -102,8 +102,8 @@ class Shape:
         if self.num_attention_heads % self.num_kv_heads:
             raise InputError(
                 f"{counted(self.num_attention_heads, 'query head')} cannot share "
-                f"{counted(self.num_kv_heads, 'KV head')} evenly:"
-                " num_attention_heads must be a multiple of num_kv_heads"
+                f"{counted(self.num_kv_heads, 'KV head')} evenly: num_attention_heads must be a multiple of "
+                "num_kv_heads"
             )
         if self.position == "rope" and self.head_dim % 2:
             raise InputError(f"rotary positions turn pairs, so head_dim must be even, not {self.head_dim}")

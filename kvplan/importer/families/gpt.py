@@ -240,8 +240,8 @@ def falcon(view: ConfigView) -> Parts:
     if cached != kv_heads:
         view.note(
             f"the class keeps K and V of all {counted(cached, 'head')}, copies of its {counted(kv_heads, 'KV head')}; "
-            "an engine that keeps "
-            f"{kv_heads} needs {kv_heads}/{cached} of this cache, as with_kv_heads({kv_heads}) shows"
+            f"an engine that keeps {kv_heads} needs {kv_heads}/{cached} of this cache, as with_kv_heads({kv_heads}) "
+            "shows"
         )
     layer = Layer(FullAttention(cached, shape.head_dim), (*projections, *mlp, *norms), shape.heads)
     return with_outer(shape, (layer,) * shape.num_layers, norm(shape.hidden, bias=True, role="final_norm"))

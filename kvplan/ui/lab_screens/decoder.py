@@ -53,9 +53,9 @@ class Setting(NamedTuple):
         window = "" if shape.window is None else f", window {shape.window}"
         return (
             f"{counted(shape.num_layers, 'layer')}, {counted(shape.num_attention_heads, 'query head')}, "
-            f"{counted(shape.num_kv_heads, 'KV head')}, "
-            f"head_dim {shape.head_dim}, vocabulary {shape.vocab_size}, positions {shape.position}{window}, "
-            f"{shape.dtype}, seed {shape.seed}; prompt {' '.join(map(str, self.prompt))}; "
+            f"{counted(shape.num_kv_heads, 'KV head')}, head_dim {shape.head_dim}, vocabulary {shape.vocab_size}, "
+            f"positions {shape.position}{window}, {shape.dtype}, seed {shape.seed}; "
+            f"prompt {' '.join(map(str, self.prompt))}; "
             f"{self.new_tokens} decode {'step' if self.new_tokens == 1 else 'steps'}"
         )
 

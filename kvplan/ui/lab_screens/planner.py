@@ -76,9 +76,8 @@ def _show_toy() -> None:
     shape = model.shape
     st.text(
         f"{counted(shape.num_layers, 'layer')}, {counted(shape.num_attention_heads, 'query head')}, "
-        f"{counted(shape.num_kv_heads, 'KV head')}, head_dim "
-        f"{shape.head_dim}, {shape.dtype}, seed {shape.seed}; prompt {' '.join(map(str, PROMPT))} and {NEW_TOKENS} new "
-        "tokens."
+        f"{counted(shape.num_kv_heads, 'KV head')}, head_dim {shape.head_dim}, {shape.dtype}, seed {shape.seed}; "
+        f"prompt {' '.join(map(str, PROMPT))} and {NEW_TOKENS} new tokens."
     )
     show_measures(
         [
@@ -144,8 +143,8 @@ def _show_crossovers() -> None:
     for row in table.to_dict("records"):
         words = (
             f"{row['name']}, {counted(row['num_layers'], 'layer')}, {counted(row['num_kv_heads'], 'KV head')}: "
-            f"{counted(row['tokens'], 'token')} "
-            f"= weights {row['weight_bytes']:,} B / {row['bytes_per_token']:,} B a token, rounded up"
+            f"{counted(row['tokens'], 'token')} = weights {row['weight_bytes']:,} B / {row['bytes_per_token']:,} B a "
+            "token, rounded up"
         )
         _offer_row(words, row["name"], f"lab_cross_{row['preset']}", **crossover_settings(row))
 

@@ -72,9 +72,8 @@ def _show_run() -> None:
     shape = model.shape
     st.text(
         f"Run it: {counted(shape.num_layers, 'layer')}, width {shape.hidden}, "
-        f"{counted(shape.num_attention_heads, 'query head')}, "
-        f"{counted(shape.num_kv_heads, 'KV head')}, {shape.dtype}, seed {shape.seed}, one torch thread, after a "
-        "warm-up run."
+        f"{counted(shape.num_attention_heads, 'query head')}, {counted(shape.num_kv_heads, 'KV head')}, "
+        f"{shape.dtype}, seed {shape.seed}, one torch thread, after a warm-up run."
     )
     tokens = st.number_input(
         "Tokens to run", 2, MAX_TIMED, 192, key="lab_timed", bind=BIND, width=200,

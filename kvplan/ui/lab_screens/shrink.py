@@ -21,8 +21,8 @@ def show() -> None:
     shape = model.shape
     st.text(
         f"{counted(shape.num_layers, 'layer')}, {counted(shape.num_attention_heads, 'query head')}, "
-        f"{counted(shape.num_kv_heads, 'KV head')}, head_dim "
-        f"{shape.head_dim}, seed {shape.seed}; it learns to write sentences of a toy language, letter by letter."
+        f"{counted(shape.num_kv_heads, 'KV head')}, head_dim {shape.head_dim}, seed {shape.seed}; it learns to write "
+        "sentences of a toy language, letter by letter."
     )
     heading("Do")
     trained = long_work(
