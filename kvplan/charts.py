@@ -113,8 +113,19 @@ def _mid_sentence(word: str) -> str:
     return word if word.isupper() else word.lower()
 
 
-def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
-    """(what, rounded, exact) for everything that a plan says, in reading order."""
+def plan_words(p: MemoryPlan, unit: str = "GiB") -> list[tuple[str, str, str]]:
+    """(what, rounded, exact) of a plan as people read them: exact numbers carry separators."""
+    rows = plan_rows(p, unit)
+    return [(what, rounded, exact if exact == rounded else _separated(exact)) for what, rounded, exact in rows]
+
+
+def _separated(exact: str) -> str:
+    """A number with separators; any other text as it is."""
+    return f"{int(exact):,}" if exact.removeprefix("-").isdecimal() else exact
+
+
+def plan_rows(p: MemoryPlan, unit: str = "GiB") -> list[tuple[str, str, str]]:
+    """(what, rounded, exact) for everything that a plan says, in reading order; programs read the exact numbers."""
     scenario = p.scenario
     guess = ", an estimate" if scenario.model.is_estimate else ""
     sizes = [
@@ -147,9 +158,9 @@ def plan_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
     return [
         *((what, text, text) for what, text in settings),
         *((what, f"{count:,}", str(count)) for what, count in counts),
-        *((what, format_bytes(size), str(size)) for what, size in sizes),
+        *((what, format_bytes(size, decimal=unit == "GB"), str(size)) for what, size in sizes),
         *((what, "none" if n is None else f"{n:,}", "" if n is None else str(n)) for what, n in limits),
-        ("answer", p.sentence, p.sentence),
+        ("answer", p.sentence_in(unit), p.sentence),
     ]
 
 

@@ -174,7 +174,7 @@ def plan_json(p: MemoryPlan, address: str = "") -> str:
 
 def plan_markdown(p: MemoryPlan, address: str = "") -> str:
     """A plan as a Markdown document."""
-    answer = [f"**{markdown_text(p.sentence)}**", markdown_table(("what", "value", "exact"), charts.plan_rows(p))]
+    answer = [f"**{markdown_text(p.sentence)}**", markdown_table(("what", "value", "exact"), charts.plan_words(p))]
     terms = ["## Terms", markdown_table(("what", "formula", "bytes"), term_rows(p))]
     return markdown_document(plan_title(p.scenario), about(p.scenario, address), [*answer, *terms])
 
@@ -190,7 +190,7 @@ def plan_html(p: MemoryPlan, address: str = "", unit: str = "GiB") -> str:
     body = [
         f"<p class='answer'>{html.escape(p.sentence)}</p>",
         *html_figures(plan_figures(p, unit)),
-        html_table("The plan", ("what", "value", "exact"), charts.plan_rows(p)),
+        html_table("The plan", ("what", "value", "exact"), charts.plan_words(p, unit)),
         html_table("Every term of the sums", ("what", "formula", "bytes"), term_rows(p)),
     ]
     return html_page(plan_title(p.scenario), about(p.scenario, address), body)

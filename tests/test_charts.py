@@ -14,6 +14,7 @@ from kvplan.attention import LAYER_KINDS
 from kvplan.explain import StripSegment, layer_strip
 from kvplan.model import ROLES
 from kvplan.presets import list_gpus
+from kvplan.units import format_bytes
 from tests.contrast import VISIONS, contrast, distance
 
 GIB = 2**30
@@ -251,3 +252,19 @@ def test_the_plans_table_holds_every_part_in_exact_bytes():
     assert int(exact["free"]) == plan.free_bytes
     assert int(exact["KV cache"]) == plan.cache_bytes
     assert exact["answer"] == plan.sentence
+
+
+def test_people_read_the_exact_numbers_of_a_plan_with_separators_and_in_their_unit():
+    plan = planned(context_length=8192)
+    rows = {what: (rounded, exact) for what, rounded, exact in charts.plan_words(plan, "GB")}
+    assert rows["context length"] == ("8,192", "8,192")
+    assert rows["KV cache"] == (format_bytes(plan.cache_bytes, decimal=True), f"{plan.cache_bytes:,}")
+    assert rows["answer"] == (plan.sentence_in("GB"), plan.sentence)
+
+
+def test_a_name_made_of_digits_is_no_number():
+    own = kvplan.define_model(
+        name="70000", num_layers=2, hidden_size=64, num_attention_heads=4, num_kv_heads=4, intermediate_size=128,
+        vocab_size=100,
+    )  # fmt: skip
+    assert charts.plan_words(planned(own))[0] == ("model", "70000", "70000")

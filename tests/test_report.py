@@ -73,8 +73,9 @@ def test_every_file_of_a_plan_carries_inputs_sources_numbers_and_a_link_that_ope
     write: Callable[[MemoryPlan, str], str],
 ) -> None:
     text = write(PLAN, "https://plan.example/")
-    context = "4,096" if write in (plan_markdown, plan_html) else "4096"
-    for wanted in (context, str(PLAN.cache_bytes), str(PLAN.weight_bytes), "given by the user"):
+    numbers = [4096, PLAN.cache_bytes, PLAN.weight_bytes]
+    for_people = write in (plan_markdown, plan_html)
+    for wanted in (*(f"{n:,}" if for_people else str(n) for n in numbers), "given by the user"):
         assert wanted in text
     link = re.search(r"https://plan.example/\?[\w=&;%.-]+", text)
     assert link is not None

@@ -22,7 +22,7 @@ from kvplan.ui import words
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
 from kvplan.ui.page_address import read_address, write_address
-from kvplan.units import GIB, counted, format_params, format_usd
+from kvplan.units import GIB, counted, format_exact_bytes, format_params, format_usd
 
 MODELS, GPUS = "models", "GPUs"
 _HOST = r"https://([^/]+)"
@@ -296,7 +296,7 @@ def use_gpu(name: str) -> None:
 def gpu_facts(gpu: Gpu) -> list[tuple[str, str]]:
     """(what, value) of a GPU in words."""
     low, high = gpu.usable_range
-    rate = "unknown" if gpu.bandwidth is None else f"{words.exact_size(gpu.bandwidth)} a second"
+    rate = "unknown" if gpu.bandwidth is None else f"{format_exact_bytes(gpu.bandwidth, decimal=True)} a second"
     return [
         ("usable", words.exact_size(gpu.usable_bytes)),
         ("how it is known", gpu.usable_basis.partition(":")[0]),

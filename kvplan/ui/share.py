@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kvplan.charts import plan_rows
+from kvplan.charts import plan_words
 from kvplan.errors import LinkError
 from kvplan.plan import Scenario, plan
 from kvplan.share import to_link
@@ -47,6 +47,6 @@ st.text(answer.sentence_in(words.unit()))
 show_link(shared)
 st.subheader("Plan", anchor=False)
 offer_plan(answer)
-rows = [row for row in plan_rows(answer) if row[0] != "answer"]  # a sentence is too long for a cell
+rows = [row for row in plan_words(answer, words.unit()) if row[0] != "answer"]  # a sentence is too long for a cell
 words.show_facts(rows, ("what", "value", "exact"), "The plan")
 show_files(shared)

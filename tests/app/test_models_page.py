@@ -87,6 +87,8 @@ def test_every_gpu_is_listed_and_can_be_compared_and_used(app):
     page.set(browse="GPUs")
     assert page.tables()[0]["id"].tolist() == list(list_gpus())
     page.set(compare_gpus=["t4-16gb", "l4-24gb"])
+    facts = page.tables()[1].set_index("what")
+    assert facts.loc["bandwidth", "t4-16gb"] == "320.0 GB (320,000,000,000 B) a second"  # as data sheets say it
     page.click("use_t4-16gb")
     assert page.value("gpu") == "t4-16gb"
     assert page.heading() == kvplan.plan(kvplan.Scenario("llama-3.1-8b", "t4-16gb")).sentence

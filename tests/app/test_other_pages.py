@@ -24,6 +24,13 @@ def test_the_shared_link_reads_back_to_the_scenario(app):
     assert kvplan.from_link(link) == LLAMA.with_changes(context_length=32768, kv_dtype="fp8", batch_size=3)
 
 
+def test_the_plans_table_is_in_the_visitors_unit_and_its_exact_numbers_carry_separators(app):
+    page = on(app, "share")
+    assert page.tables()[0].set_index("what").loc["KV cache"].tolist() == ["8.00 GiB", "8,589,934,592"]
+    page.set(unit="GB")
+    assert page.tables()[0].set_index("what").loc["KV cache"].tolist() == ["8.59 GB", "8,589,934,592"]
+
+
 def test_the_plan_is_offered_in_four_kinds_of_file(app):
     labels = [button.label for button in on(app, "share").run.get("download_button")]
     assert labels[:4] == ["CSV", "JSON", "Markdown", "Page with its figures (HTML)"]
@@ -44,7 +51,7 @@ def test_a_scenario_of_an_own_model_says_why_it_is_no_preset(app):
 def test_the_shown_plan_holds_every_byte_of_the_answer(app):
     page = on(app, "share")
     table = page.tables()[0].set_index("what")["exact"]
-    assert int(table["free"]) == kvplan.plan(LLAMA).free_bytes
+    assert table["free"] == f"{kvplan.plan(LLAMA).free_bytes:,}"
     assert kvplan.plan(LLAMA).sentence in page.texts()
     assert max(map(len, table)) < 30  # nothing that a cell would cut off
 
