@@ -50,15 +50,15 @@ def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) 
     return number
 
 
-def parse_count(text: str, name: str = "number") -> int:
-    """A count as people write it: `8192`, `32k` (32 x 1,024) or `1.5k`; never rounded."""
+def parse_count(text: str, name: str = "number", low: int = 0) -> int:
+    """A count of at least `low` as people write it: `8192`, `32k` (32 x 1,024) or `1.5k`; never rounded."""
     found = re.fullmatch(_COUNT, text.strip().replace("_", ""))
     if found is None or not text.isascii():
         raise InputError(f"{name} is {shorten(text)!r}; write a whole number such as 8192 or 32k")
     exact = Fraction(found[1]) * _COUNT_SUFFIX[found[2].lower()]
     if exact.denominator != 1:
         raise InputError(f"{name} {shorten(text)!r} is not a whole number")
-    return whole_number(exact.numerator, name, low=0)
+    return whole_number(exact.numerator, name, low)
 
 
 def parse_axis(text: str, name: str = "axis") -> list[int]:

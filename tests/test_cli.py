@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ import kvplan
 from kvplan.cli import main
 from kvplan.library import SAVED_LINE
 from kvplan.plan import Scenario, plan
-from kvplan.presets import load_model, model_from_table, read_toml, save_gpu
+from kvplan.presets import load_model, model_from_table, read_toml, save_gpu, save_model
 from kvplan.schema import all_schemas
 from kvplan.sweep import sweep
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
 LLAMA = str(CONFIGS / "meta-llama__Llama-3.1-8B.json")
+GPU_FILE = Path(__file__).resolve().parents[1] / "presets" / "gpus" / "l4-24gb.toml"
 PLAN = ["plan", "llama-3.1-8b", "--gpu", "h100-sxm-80gb"]
 
 
@@ -72,6 +74,18 @@ def test_a_config_file_can_be_planned(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(out)["cache_bytes"] == 134_217_728
 
 
+def test_a_preset_file_that_lies_in_no_library_can_be_shown_and_planned(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    own = save_model(replace(load_model("llama-3.1-8b"), id="own", name="Ours"), tmp_path)
+    status, out, err = run(capsys, "show", str(own), "--context", "1k")
+    assert (status, err) == (0, "")
+    assert out.startswith("Ours (llama)\n  parameters 8,030,261,248, ")
+    _, out, _ = run(capsys, "plan", str(own), *PLAN[2:], "--context", "1k", "--batch", "1", "--json")
+    assert json.loads(out)["model"] == "own"
+    assert json.loads(out)["cache_bytes"] == 134_217_728
+
+
 def test_a_sweep_as_csv_holds_the_rows_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(
         capsys, "sweep", "llama-3.1-8b", "--gpu", "rtx-4090-24gb", "--context", "1k,4k", "--batch", "1..4*2",
@@ -115,7 +129,7 @@ def test_show_reads_a_config_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["plan", "lama-3.1-8b", "--gpu", "h100-sxm-80gb"], "did you mean llama-3.1-8b"),
         (["plan", "llama-3.1-8b", "--gpu", "h100"], "no GPU is called 'h100'"),
         (["plan", "llama-3.1-8b"], "--gpu"),
-        ([*PLAN, "--context", "0"], "context_length is 0"),
+        ([*PLAN, "--context", "0"], "context is 0; it must be from 1"),
         ([*PLAN, "--context", "-5"], "context"),
         ([*PLAN, "--context", "many"], "context is 'many'"),
         ([*PLAN, "--context", "99999999999999"], "context"),
@@ -135,6 +149,19 @@ def test_show_reads_a_config_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["sweep", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--context", "5..1"], "runs backwards"),
         (["sweep", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--context", "1..4096", "--batch", "1..4096"], "rows"),
         (["plan", "/dev/null", "--gpu", "h100-sxm-80gb"], "is not valid JSON"),
+        *(
+            ([*command, option, count], f" is {count}; it must be from 1 to 1,099,511,627,776")
+            for command in (PLAN, ["show", "llama-3.1-8b"], ["engine", *PLAN[1:]])
+            for option in ("--context", "--batch")
+            for count in ("0", "99999999999999")
+        ),
+        *(([*PLAN, option, "0"], " is 0; it must be from 1 to ") for option in ("--kv-heads", "--tp", "--pp", "--dp")),
+        (["parity", "nowhere", "--steps", "0"], "steps is 0; it must be from 1 to "),
+        (["show", "own.toml"], "own.toml cannot be read: No such file or directory"),
+        (["show", str(GPU_FILE)], "l4-24gb.toml is the preset of a GPU; a model's is needed"),
+        (["show", str(GPU_FILE.parents[2] / "pyproject.toml")], "pyproject.toml is no preset"),
+        (["import", "own.toml"], "own.toml is named as a preset file, which needs no import"),
+        (["verify", "own.toml"], "own.toml is named as a preset file"),
     ],
 )
 def test_a_wrong_input_is_one_sentence_and_status_2(

@@ -79,6 +79,13 @@ def test_what_is_no_count_is_refused(text: str) -> None:
         parse_count(text, "context_length")
 
 
+def test_a_count_below_the_least_that_is_accepted_is_refused_with_that_least() -> None:
+    assert parse_count("1", "context", 1) == 1
+    for text in ("0", str(2**50)):
+        with pytest.raises(InputError, match=f"^context is {text}; it must be from 1 to 1,099,511,627,776$"):
+            parse_count(text, "context", 1)
+
+
 def test_a_count_is_never_rounded() -> None:
     with pytest.raises(InputError, match=r"'1\.0001k' is not a whole number"):
         parse_count("1.0001k")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from kvplan.cli.options import FITS, Command, dtype_option, find_model
+from kvplan.cli.options import FITS, MODEL_HELP, Command, dtype_option, find_model
 from kvplan.cli.planning import assumption_lines, bytes_per_token, term_lines
 from kvplan.explain import Term, kinds_sentence, layer_terms, layer_words
 from kvplan.hardware import Gpu
@@ -23,7 +23,7 @@ def _list_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
 
 
 def _show_command(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="a preset id, or the path of a config.json or a GGUF file")
+    parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("--context", default="8k", help="tokens of one sequence (default 8k)")
     parser.add_argument("--batch", default="1", help="sequences (default 1)")
     parser.add_argument("--kv-dtype", default="bf16", help="cache dtype (default bf16)")
@@ -116,7 +116,7 @@ def _gpu_line(gpu: Gpu) -> str:
 def show_model(options: argparse.Namespace) -> int:
     """`show`: a model layer by layer, with the formula and its numbers."""
     model = find_model(options.model, options.dtype)
-    context, batch = parse_count(options.context, "context"), parse_count(options.batch, "batch")
+    context, batch = parse_count(options.context, "context", 1), parse_count(options.batch, "batch", 1)
     kinds = layer_terms(model, context, batch, options.kv_dtype)
     total = model.cache_bytes(context, batch, options.kv_dtype)
     if options.json:

@@ -109,7 +109,7 @@ def run_parity(options: argparse.Namespace) -> int:
     """`parity`: a checkpoint's cached logits against uncached ones. Status 0 where they agree."""
     from kvplan.lab.real import check_checkpoint  # loads torch
 
-    steps = parse_count(options.steps, "steps")
+    steps = parse_count(options.steps, "steps", 1)
     result = check_checkpoint(options.path, num_new_tokens=steps, dtype=options.dtype, download=options.download)
     print(result.sentence)
     return FITS if result.passed else DOES_NOT_FIT

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvplan.cli.browsing import model_head
-from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option, is_gguf
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, dtype_option, is_gguf, is_preset_file
 from kvplan.errors import InputError, shorten
 from kvplan.explain import kinds_sentence
 from kvplan.library import SAVED_LINE, file_text
@@ -82,6 +82,11 @@ def _imported(options: argparse.Namespace) -> Model:
         raise InputError(
             f"{path.name} lists tensors and does not say what they are for; import the config.json beside it, with "
             f"--index {path.name}"
+        )
+    if is_preset_file(options.config):
+        raise InputError(
+            f"{shorten(path.name)} is named as a preset file, which needs no import: give it to plan or show as it is, "
+            "or import a config.json, a folder or a GGUF file"
         )
     if is_gguf(options.config):
         _refuse_for_gguf(options)
@@ -158,6 +163,8 @@ def _config_of(given: str) -> tuple[Path | dict[str, Any], str | None]:
     """
     if is_gguf(given):
         raise InputError(f"verify compares what a config.json describes; {shorten(given)} lists its tensors itself")
+    if is_preset_file(given):
+        raise InputError(f"verify compares what a config.json describes; {shorten(given)} is named as a preset file")
     if given not in list_models():
         return Path(given), None
     row = next((row for row in _preset_rows() if row["id"] == given), None)

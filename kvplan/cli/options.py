@@ -9,12 +9,15 @@ from typing import Any, NamedTuple, NoReturn
 
 from kvplan.errors import InputError, shorten
 from kvplan.hardware import Node
+from kvplan.library import MAX_PRESET_BYTES, kind_of, read_preset
 from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.presets import load_gpu, load_model, load_node
 from kvplan.units import parse_bytes, parse_count
 
 FITS, DOES_NOT_FIT, WRONG_INPUT = 0, 1, 2
+
+MODEL_HELP = "a preset id, or the path of a preset file, a config.json, a GGUF file or a checkpoint's folder"
 
 
 class Command(NamedTuple):
@@ -34,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
 def scenario_options(parser: argparse.ArgumentParser) -> None:
     """The options that name a model, a GPU and the engine's part of the memory."""
-    parser.add_argument("model", help="a preset id, or the path of a config.json, a GGUF file or a folder with either")
+    parser.add_argument("model", help=MODEL_HELP)
     hardware = parser.add_mutually_exclusive_group(required=True)
     hardware.add_argument("--gpu", help="a GPU preset id")
     hardware.add_argument("--node", help="a node preset id, such as 8xh100-sxm-80gb: its GPUs share every layer")
@@ -63,14 +66,24 @@ def is_gguf(path: str) -> bool:
     return path.lower().endswith(".gguf")
 
 
+def is_preset_file(path: str) -> bool:
+    """Whether a path is that of a preset file, by its name."""
+    return path.endswith(".toml")
+
+
 def find_model(text: str, dtype: str | None = None) -> Model:
-    """A preset by its id, or the model of a config.json, a folder or a GGUF file by its path. Raises KvplanError."""
+    """A preset by its id, or the model of a preset file, a config.json, a folder or a GGUF file by its path.
+
+    Raises KvplanError.
+    """
     if "/" in text and _is(Path.is_dir, text):
         return _model_of_folder(Path(text), dtype)
     if is_gguf(text):
         from kvplan.importer.gguf import import_gguf
 
         return import_gguf(text)
+    if is_preset_file(text):
+        return _model_of_preset_file(Path(text))
     if not text.endswith(".json") and "/" not in text and not _is(Path.is_file, text):
         return load_model(text)
     from kvplan.importer import import_config  # only needed for a file, and the slowest part to load
@@ -84,6 +97,16 @@ def _is(kind: Callable[[Path], bool], text: str) -> bool:
         return kind(Path(text))
     except (OSError, ValueError):
         return False
+
+
+def _model_of_preset_file(path: Path) -> Model:
+    """The model of a preset file that need not lie in a library."""
+    from kvplan.importer.files import read_start
+
+    preset = read_preset(read_start(path, MAX_PRESET_BYTES + 1), path.name)
+    if not isinstance(preset, Model):
+        raise InputError(f"{shorten(path.name)} is the preset of a {kind_of(preset).name}; a model's is needed")
+    return preset
 
 
 def _model_of_folder(folder: Path, dtype: str | None) -> Model:
@@ -122,8 +145,8 @@ def base_scenario(options: argparse.Namespace, **settings: Any) -> Scenario:
     return Scenario(
         find_model(options.model, options.dtype),
         load_gpu(_node(options).gpu if options.node else options.gpu),
-        pipeline_parallel=parse_count(options.pipeline_parallel, "pipeline_parallel"),
-        data_parallel=parse_count(options.data_parallel, "data_parallel"),
+        pipeline_parallel=parse_count(options.pipeline_parallel, "pipeline_parallel", 1),
+        data_parallel=parse_count(options.data_parallel, "data_parallel", 1),
         expert_parallel=options.expert_parallel,
         memory_fraction=_number(options.memory_fraction, "memory_fraction"),
         overhead_bytes=None if options.overhead is None else parse_bytes(options.overhead, "overhead"),

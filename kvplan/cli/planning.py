@@ -69,12 +69,12 @@ def asked_scenario(options: argparse.Namespace) -> Scenario:
     """The scenario of `plan_options`. Raises KvplanError."""
     return base_scenario(
         options,
-        context_length=parse_count(options.context, "context"),
-        batch_size=parse_count(options.batch, "batch"),
+        context_length=parse_count(options.context, "context", 1),
+        batch_size=parse_count(options.batch, "batch", 1),
         kv_dtype=options.kv_dtype,
         weight_dtype=as_published(options.weight_dtype),
-        num_kv_heads=None if options.kv_heads is None else parse_count(options.kv_heads, "kv_heads"),
-        tensor_parallel=parse_count(tensor_parallel(options), "tensor_parallel"),
+        num_kv_heads=None if options.kv_heads is None else parse_count(options.kv_heads, "kv_heads", 1),
+        tensor_parallel=parse_count(tensor_parallel(options), "tensor_parallel", 1),
     )
 
 

@@ -47,15 +47,15 @@ def _context_text(value: int) -> str:
 
 
 def _read_context(text: str | None) -> int:
-    return parse_count(text or "", "the context length")
+    return parse_count(text or "", "the context length", 1)
 
 
 def _read_gpus(text: str | None) -> int:
-    return parse_count(text or "", "the number of GPUs")
+    return parse_count(text or "", "the number of GPUs", 1)
 
 
 def _read_heads(text: str | None) -> int | None:
-    return None if text == AS_TRAINED else parse_count(text or "", "the number of KV heads")
+    return None if text == AS_TRAINED else parse_count(text or "", "the number of KV heads", 1)
 
 
 def _read_weights(text: str | None) -> str | None:

@@ -79,7 +79,7 @@ def _spread(scenario: Scenario) -> Lengths:
             for label, default, key in asked
         ]
     prompt, prompt_high, answer, answer_high = (
-        parse_count(text or "", f"“{label}”") for text, (label, _, _) in zip(texts, asked, strict=True)
+        parse_count(text or "", f"“{label}”", 1) for text, (label, _, _) in zip(texts, asked, strict=True)
     )
     st.caption(
         "The longest sequence allowed is the context length of the sidebar, "

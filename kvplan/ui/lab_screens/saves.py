@@ -35,7 +35,7 @@ def show() -> None:
 def _show_counts() -> None:
     heading("See")
     text = st.text_input("One-token steps", "2000", key="lab_counted", bind=BIND, max_chars=20, width=200)
-    tokens = parse_count(text or "", "the number of steps")
+    tokens = parse_count(text or "", "the number of steps", 1)
     found = lab.projections(tokens)
     every = f"{found.uncached:,}: every step repeats all before it"
     question = Prediction(
