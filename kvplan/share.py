@@ -430,9 +430,12 @@ class _Reader:
         missing = [field.key for field in FIELDS if field.key not in known]
         if missing:
             return f"the link was cut or edited, and what it lacks is as usual: {', '.join(missing)}"
-        prints = [thing.print_key for thing in THINGS if self._lacks_print(thing)]
-        if prints:
-            return f"the link was cut or edited: without {' and '.join(prints)} nothing tells what has changed since"
+        unmarked = [f"the {thing.noun}" for thing in THINGS if self._lacks_print(thing)]
+        if unmarked:
+            return (
+                f"the link was cut or edited: it lacks the fingerprint of {' and of '.join(unmarked)}, so nothing tells "
+                "what has changed since"
+            )
         return ""
 
     def _lacks_print(self, thing: LinkThing) -> bool:
@@ -485,7 +488,10 @@ class _Reader:
             return None
         stated = self.given.get(thing.print_key, "") or now
         if not re.fullmatch("[0-9a-f]{8}", stated):
-            self.troubles.append(f"the link's {thing.print_key} is {quoted(stated)}; 8 hex digits are needed")
+            self.troubles.append(
+                f"the link's fingerprint of the {thing.noun} ({thing.print_key}) is {quoted(stated)}; 8 hex digits are "
+                "needed"
+            )
         elif stated != now:
             changes = what_changed(found, stated)
             self.troubles.append(f"the {thing.noun} {found.name} has changed since the link was made: {changes}")

@@ -294,7 +294,7 @@ REFUSALS = [
     ("?v=1&model=llama&gpu=card&draft=lama", "draft model cannot be used: no model is called 'lama'"),
     ("?v=1&model=llama&gpu=card&ctx=1&ctx=2", "the key 'ctx' twice; the first stands"),
     ("?v=1&model=llama&gpu=card&engine=x", "no engine is called 'x'"),
-    ("?v=1&model=llama&gpu=card&mfp=1", "the link's mfp is '1'; 8 hex digits are needed"),
+    ("?v=1&model=llama&gpu=card&mfp=1", r"the link's fingerprint of the model \(mfp\) is '1'; 8 hex digits are needed"),
     ("?v=1&model=llama&gpu=card&mfp=00000000", "the model An 8B of the Llama layout has changed since"),
     ("?v=1&model=llama&gpu=card&model_file=x", "the link's model cannot be read: it is damaged"),
     ("?" + "&".join(f"k{i}=1" for i in range(500)), "too many keys"),
@@ -379,7 +379,8 @@ def test_a_link_of_presets_cut_among_its_settings_says_where() -> None:
         assert opened.sentence, link[:end]
     assert open_link(link[: link.index("=16") + 2]).sentence == LACKS + SETTINGS_AFTER_TP
     assert open_link(link[: link.index("&mfp=")]).sentence == (
-        "the link was cut or edited: without mfp and gfp nothing tells what has changed since"
+        "the link was cut or edited: it lacks the fingerprint of the model and of the GPU, so nothing tells what has "
+        "changed since"
     )
 
 
