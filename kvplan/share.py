@@ -433,8 +433,8 @@ class _Reader:
         unmarked = [f"the {thing.noun}" for thing in THINGS if self._lacks_print(thing)]
         if unmarked:
             return (
-                f"the link was cut or edited: it lacks the fingerprint of {' and of '.join(unmarked)}, so nothing tells "
-                "what has changed since"
+                f"the link was cut or edited: it lacks the fingerprint of {' and of '.join(unmarked)}, so nothing "
+                "tells what has changed since"
             )
         return ""
 
