@@ -313,14 +313,18 @@ def _bar(
 
 
 def context_values(p: MemoryPlan, lowest: int = 512) -> list[int]:
-    """Context lengths for a curve: eight an octave, and each length at which something happens."""
+    """Context lengths for a curve: eight an octave, and each length at which something happens.
+
+    All hold the scenario's shared prefix, as a plan's context does.
+    """
     model, scenario = p.scenario.model, p.scenario
     marks = [p.crossover_context_length, p.max_context_length, model.context_limit, scenario.context_length]
     reach = max(2 * scenario.context_length, model.context_limit or 2**17, *_drawable(marks))
     windows = [term.max_tokens for usage in p.stages for term in usage.shard.curve.terms if term.max_tokens]
     last = min(MAX_COUNT, 2 ** (reach - 1).bit_length())
     wanted = [*octave_values(lowest, last), *windows, *_drawable(marks)]
-    return sorted({value for value in wanted if lowest <= value <= last})
+    least = max(lowest, scenario.shared_prefix - scenario.image_tokens)
+    return sorted({value for value in wanted if least <= value <= last})
 
 
 def octave_values(first: int, last: int) -> list[int]:

@@ -90,6 +90,8 @@ def sweep(
     """
     given = (gpu, tensor_parallel, num_kv_heads, weight_dtype, kv_dtype, batch_size, context_length)
     axes = _read_axes(scenario, given)
+    if short := _shorter_than_prefix(scenario, axes):
+        raise InputError(_short_reason(scenario, short[0]))
     tokens, batches = _inner_axes(axes)
     blocks = [_block(scenario, outer, tokens, batches) for outer in _outer_values(axes)]
     return _with_gpus(_frame(axes, blocks), scenario, axes, gpu is not None)
@@ -133,6 +135,10 @@ def sweep_possible(
     """
     given = (gpu, tensor_parallel, num_kv_heads, weight_dtype, kv_dtype, batch_size, context_length)
     axes = _read_axes(scenario, given)
+    short = _shorter_than_prefix(scenario, axes)
+    if len(short) == len(axes.context_length):
+        raise InputError(_short_reason(scenario, short[0]))
+    axes = axes._replace(context_length=[tokens for tokens in axes.context_length if tokens not in short])
     tokens, batches = _inner_axes(axes)
     blocks: list[_Block | None] = []
     refused: list[tuple[tuple[Any, ...], KvplanError]] = []
@@ -145,7 +151,11 @@ def sweep_possible(
     if len(refused) == len(blocks):
         raise refused[0][1]
     table = _with_gpus(_frame(axes, blocks), scenario, axes, gpu is not None)
-    return table, tuple(Refusal(_swept(axes, outer), str(error)) for outer, error in refused)
+    reason = _short_reason(scenario, max(short)) if short else ""  # one for all, which reads as one
+    return table, (
+        *(Refusal({"context_length": tokens}, reason) for tokens in short),
+        *(Refusal(_swept(axes, outer), str(error)) for outer, error in refused),
+    )
 
 
 def _read_axes(scenario: Scenario, given: tuple[Any, ...]) -> _Axes:
@@ -184,6 +194,17 @@ def _swept(axes: _Axes, outer: tuple[Any, ...]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------------------- the axes
+
+
+def _shorter_than_prefix(scenario: Scenario, axes: _Axes) -> list[int]:
+    """Contexts that do not hold the scenario's shared prefix, which `plan` refuses."""
+    needed = scenario.shared_prefix - scenario.image_tokens
+    return [tokens for tokens in axes.context_length if tokens < needed]
+
+
+def _short_reason(scenario: Scenario, tokens: int) -> str:
+    held = counted(tokens + scenario.image_tokens, "token")
+    return f"shared_prefix is {scenario.shared_prefix:,}; a sequence only holds {held}"
 
 
 def _numbers(given: Iterable[int] | str | None, name: str, fixed: int, high: int = 2**40) -> list[int]:

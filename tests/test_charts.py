@@ -137,6 +137,11 @@ def test_the_curve_visits_each_length_at_which_something_happens():
     assert values == sorted(set(values))
 
 
+def test_the_curve_begins_where_a_sequence_holds_the_shared_prefix():
+    values = charts.context_values(planned(context_length=8000, shared_prefix=6000, image_tokens=1000))
+    assert values[0] == 5120  # the first of eight in an octave that is not below 6000 - 1000
+
+
 def test_the_curve_draws_the_sweeps_bytes_and_marks_the_crossover():
     plan = planned()
     table = kvplan.sweep(plan.scenario, context_length=charts.context_values(plan))

@@ -236,3 +236,21 @@ def test_a_curve_over_the_context_holds_the_sweeps_columns(changes: dict[str, An
 def test_a_curve_beyond_what_a_table_can_hold_is_refused() -> None:
     with pytest.raises(InputError, match="more than a table can hold exactly"):
         over_context(SCENARIO.with_changes(batch_size=10**9), [10**9])
+
+
+def test_a_context_that_does_not_hold_the_shared_prefix_is_left_out_as_a_plan_refuses_it() -> None:
+    scenario = SCENARIO.with_changes(shared_prefix=2000)
+    rows, refused = sweep_possible(scenario, context_length="1k,2k,1999,4k", kv_dtype="bf16,fp8")
+    reason = "shared_prefix is 2,000; a sequence only holds 1,999 tokens"
+    assert rows["context_length"].tolist() == [2048, 4096] * 2
+    assert refused == (Refusal({"context_length": 1024}, reason), Refusal({"context_length": 1999}, reason))
+    with pytest.raises(InputError, match=reason):
+        plan(scenario.with_changes(context_length=1999))
+    for refusing in (sweep, sweep_possible):
+        with pytest.raises(InputError, match="shared_prefix is 2,000; a sequence only holds 1,024 tokens"):
+            refusing(scenario, context_length=[1024])
+
+
+def test_image_tokens_count_towards_a_context_that_holds_the_shared_prefix() -> None:
+    scenario = SCENARIO.with_changes(shared_prefix=2000, image_tokens=500)
+    assert sweep(scenario, context_length=[1500])["cache_bytes"].item() == 2000 * 131072  # both sequences, held once

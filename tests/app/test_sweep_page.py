@@ -161,7 +161,23 @@ def test_a_value_that_cannot_be_planned_is_named_and_the_others_stand(app):
     assert any(text.startswith("on 3 GPUs:") for text in page.texts())
 
 
+def test_lines_begin_where_a_sequence_holds_the_shared_prefix(app):
+    page = asked(app, CROSSOVER, ctx="128k", prefix="125000")
+    assert min(numbers(page.figure("Cache over context length")["data"][0]["x"])) == 2**17
+    page.open("crossover_formula")  # the cache passes the weights at 122,532 tokens, fewer than the prefix has
+    assert not page.run.error
+
+
 # ---------------------------------------------------------------------------------------------------------- fits
+
+
+def test_contexts_that_do_not_hold_the_shared_prefix_are_left_out_with_the_reason(app):
+    page = asked(app, FIT, ctx="64k", prefix="20000")
+    assert page.tables()[0]["context_length"].min() == 2**15
+    said = "with 1,024 tokens and 4 more: “Shared prompt prefix” is 20,000; a sequence only holds 16,384 tokens"
+    assert said in page.texts()
+    page.open("fit_formula")
+    assert not page.run.error
 
 
 def test_the_fit_map_its_table_and_its_heading_are_the_sweeps(app):

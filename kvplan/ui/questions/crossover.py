@@ -39,11 +39,22 @@ def ask(scenario: Scenario) -> None:
         )
         scale = st.segmented_control("Scale", SCALES, default=SCALES[0], key="line_scale", bind=BIND, required=True)
     values = _ask_lines(column, scenario)
-    contexts = octave_values(parse_count(first), max(parse_count(last), 2 * parse_count(first)))
+    contexts = _with_prefix(octave_values(parse_count(first), max(parse_count(last), 2 * parse_count(first))), scenario)
     curves, refused = _curves(scenario, column, values, contexts)
     if curves:
         _show(scenario, column, curves, scale or SCALES[0])
     show_gaps(refused)
+
+
+def _with_prefix(contexts: list[int], scenario: Scenario) -> list[int]:
+    """The contexts that hold the shared prefix of the scenario. Raises InputError where none does."""
+    found = [tokens for tokens in contexts if tokens + scenario.image_tokens >= scenario.shared_prefix]
+    if not found:
+        raise InputError(
+            f"shared_prefix is {scenario.shared_prefix:,}; the context lengths end at {contexts[-1]:,}, so choose "
+            "longer ones"
+        )
+    return found
 
 
 def _ask_lines(column: str, scenario: Scenario) -> list[Any]:
@@ -127,7 +138,9 @@ def _show_terms(column: str, named: list[tuple[Any, Curve]]) -> None:
     for value, curve in named:
         crossover = curve.plan.crossover_context_length
         if crossover is not None:
-            at = plan(curve.plan.scenario.with_changes(context_length=crossover))
+            here = curve.plan.scenario
+            prefix = min(here.shared_prefix, crossover + here.image_tokens)
+            at = plan(here.with_changes(context_length=crossover, shared_prefix=prefix))
             st.text(f"{value_words(column, value)}, {counted(crossover, 'token')}")
             sums = Term("cache", "sum of the above", at.cache_bytes)
             show_terms([*cache_terms(at), sums, Term("weights", words.precision(at.scenario), at.weight_bytes)])
