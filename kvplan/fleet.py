@@ -13,9 +13,9 @@ from statistics import NormalDist
 
 from kvplan.errors import InputError, ParallelError, quoted
 from kvplan.hardware import Gpu, Price
-from kvplan.model import ROLES, Model
-from kvplan.plan import MemoryPlan, Scenario, plan, usages
-from kvplan.units import MAX_COUNT, counted, parse_count, whole_number
+from kvplan.model import MAX_GPUS, ROLES, Model, require_model
+from kvplan.plan import MemoryPlan, Scenario, plan, require_scenario, usages
+from kvplan.units import MAX_COUNT, counted, listed, parse_count, require_text, whole_number
 
 MAX_STAGES = 16
 USUAL_NODE = 8
@@ -31,6 +31,8 @@ _P95 = NormalDist().inv_cdf(0.95)
 def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
     """The plan of `scenario` on as few of its GPUs as hold it, or None where none of the tried layouts does.
 
+    Raises InputError where it is no scenario.
+
     Tried: tensor parallel 1, 2, 4, 8 ... inside a node, each with up to 16 pipeline stages. Among layouts with the
     same number of GPUs the one with fewer stages wins.
     """
@@ -39,6 +41,7 @@ def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
 
 def layouts(scenario: Scenario) -> Iterator[MemoryPlan]:
     """Plans of every layout that the model divides into, fewest GPUs first."""
+    require_scenario(scenario)
     node = scenario.gpu.node_gpus or USUAL_NODE
     powers = [2**power for power in range(node.bit_length()) if 2**power <= node]
     shapes = [(size, stages) for size in powers for stages in range(1, MAX_STAGES + 1)]
@@ -70,7 +73,7 @@ class Lengths:
 
 def lengths_from_list(values: Iterable[int]) -> Lengths:
     """The lengths of real requests. p95 is the smallest length that at least 95 % do not exceed. Raises InputError."""
-    found = sorted(whole_number(value, "length") for value in values)
+    found = sorted(whole_number(value, "length") for value in listed(values, "values", "a list of whole numbers"))
     if not 0 < len(found) <= MAX_LENGTHS:
         raise InputError(f"the list has {counted(len(found), 'length')}; from 1 to {MAX_LENGTHS:,} are accepted")
     rank = -(-95 * len(found) // 100)
@@ -95,6 +98,7 @@ def parse_pairs(text: str) -> list[int]:
 
 def _rows(text: str) -> list[list[int]]:
     """The numbers of each line that is not empty; a first line without any digit is a heading."""
+    require_text(text, "the list of lengths")
     lines = [line for line in text.splitlines() if line.strip()]
     if lines and not any(letter.isdigit() for letter in lines[0]):
         lines = lines[1:]
@@ -119,15 +123,24 @@ def lengths_from_quantiles(prompt: tuple[int, int], answer: tuple[int, int], max
     `maximum`. Raises InputError.
     """
     limit = whole_number(maximum, "maximum")
-    mean = _lognormal_mean(prompt, "prompt") + _lognormal_mean(answer, "answer")
-    p95 = prompt[1] + answer[1]
+    pairs = (_quantiles(prompt, "prompt"), _quantiles(answer, "answer"))
+    mean = sum(_lognormal_mean(median, p95, name) for median, p95, name in pairs)
+    p95 = sum(p95 for _, p95, _ in pairs)
     source = "log-normal prompts and answers; the 95th percentile is an upper bound"
     return Lengths(min(limit, math.ceil(mean)), min(limit, p95), limit, True, source)
 
 
-def _lognormal_mean(quantiles: tuple[int, int], name: str) -> float:
-    median = whole_number(quantiles[0], f"median {name}")
-    p95 = whole_number(quantiles[1], f"95th percentile {name}", low=median)
+def _quantiles(given: object, name: str) -> tuple[int, int, str]:
+    """(median, 95th percentile, name)."""
+    both = "a pair of median and 95th percentile"
+    found = listed(given, name, both)
+    if len(found) != 2:
+        raise InputError(f"{name} is {quoted(given)}; {both} is needed")
+    median = whole_number(found[0], f"median {name}")
+    return median, whole_number(found[1], f"95th percentile {name}", low=median), name
+
+
+def _lognormal_mean(median: int, p95: int, name: str) -> float:
     sigma = math.log(p95 / median) / _P95
     if sigma > 3:
         raise InputError(f"the {name}'s 95th percentile {p95:,} is too far from its median {median:,} to be believed")
@@ -163,6 +176,7 @@ class UserPlan:
 
 def plan_users(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[UserPlan, ...]:
     """The scenario's layout for `num_users` at once: at the mean length, the 95th percentile and the maximum."""
+    require_scenario(scenario)
     if not isinstance(lengths, Lengths):
         raise InputError(f"lengths is {quoted(lengths)}; what lengths_from_list makes is needed")
     users = whole_number(num_users, "num_users")
@@ -261,8 +275,14 @@ class FleetRow:
 
 
 def which_gpu(scenario: Scenario, models: Sequence[Model | str], gpus: Sequence[Gpu | str]) -> tuple[FleetRow, ...]:
-    """For each model and GPU, objects or preset ids, the fewest GPUs that hold the scenario's context and batch."""
-    return tuple(_fleet_row(scenario, model, gpu) for model in models for gpu in gpus)
+    """For each model and GPU, objects or preset ids, the fewest GPUs that hold the scenario's context and batch.
+
+    Raises InputError where one of them is none.
+    """
+    require_scenario(scenario)
+    kinds = listed(gpus, "gpus", "a list of GPUs or preset ids")
+    asked = listed(models, "models", "a list of models or preset ids")
+    return tuple(_fleet_row(scenario, model, gpu) for model in asked for gpu in kinds)
 
 
 def cheapest_first(rows: Iterable[FleetRow]) -> list[FleetRow]:
@@ -314,11 +334,13 @@ def adapter_bytes(
     Each adapted matrix (rows, columns) gets A (rank, columns), copied by tensor parallelism, and B (rows, rank),
     divided as the rows are. Raises InputError.
     """
+    require_model(model)
     rank = whole_number(rank, "rank", high=8192)
     count = whole_number(count, "count", low=0, high=MAX_COUNT)
-    for role in roles:
-        if role not in ROLES:
-            raise InputError(f"role is {role!r}; one of {', '.join(ROLES)} is needed")
+    whole_number(tensor_parallel, "tensor_parallel", high=MAX_GPUS)
+    for role in listed(roles, "roles", "a list of roles"):
+        if role not in list(ROLES):
+            raise InputError(f"role is {quoted(role)}; one of {', '.join(ROLES)} is needed")
     values = sum(
         times * group.count * rank * sum(group.shape_per_gpu(tensor_parallel))
         for group, times in model.all_groups

@@ -402,7 +402,7 @@ class Model:
 
     def cache_curve(self, kv_dtype: str | KvDtype = "bf16", tensor_parallel: int = 1) -> CacheCurve:
         """Cache bytes of one sequence as a function of its tokens, on one GPU without pipeline stages."""
-        key = (as_kv_dtype(kv_dtype), tensor_parallel)
+        key = (as_kv_dtype(kv_dtype), whole_number(tensor_parallel, "tensor_parallel", high=MAX_GPUS))
         if key not in self._curve_cache:
             self.require_parallel(tensor_parallel, 1)
             layers = ((layer.cache, count) for layer, count in self.layer_runs)
@@ -633,3 +633,9 @@ def _runs(layers: tuple[Layer, ...]) -> tuple[tuple[Layer, int], ...]:
         else:
             runs.append((layer, 1))
     return tuple(runs)
+
+
+def require_model(value: object) -> None:
+    """Raise InputError unless `value` is a Model."""
+    if not isinstance(value, Model):
+        raise InputError(f"model is {quoted(value)}; a kvplan.Model is needed")

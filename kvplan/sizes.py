@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kvplan.attention import CombinedCache, LayerCache, NoCache, RecurrentState
 from kvplan.define import Experts, Latent, Recurrent, latent_projections
-from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
+from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup, require_model
 from kvplan.units import counted
 
 FEED_FORWARD = frozenset({"mlp", ROUTED, "shared_experts", "router"})
@@ -31,7 +31,10 @@ def sizes_of(model: Model) -> dict[str, Any]:
     """The sizes of `model` by their keyword of `define_model`, experts and latent ranks among them.
 
     None where the model has no such size, and where its layers differ: `varying` tells the one from the other.
+
+    Raises InputError where it is no model.
     """
+    require_model(model)
     found = {name: _one(values) for name, values in _all_sizes(model).items()}
     return {
         "num_layers": model.num_layers,

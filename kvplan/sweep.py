@@ -21,7 +21,7 @@ from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, weight_dtype_name
 from kvplan.plan import Scenario, Usage, require_scenario, usages
 from kvplan.presets import load_gpu
-from kvplan.units import counted, parse_axis, whole_number
+from kvplan.units import counted, listed, parse_axis, whole_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -215,10 +215,7 @@ def _numbers(given: Iterable[int] | str | None, name: str, fixed: int, high: int
 
 
 def _listed(given: Iterable[object], name: str) -> list[object]:
-    try:
-        values = list(given)
-    except TypeError:
-        raise InputError(f"{name} is {quoted(given)}; a list of values is needed") from None
+    values = listed(given, name)
     if not values:
         raise InputError(f"{name} is an empty list; give at least one value")
     return values

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from kvplan.errors import InputError, quoted, shorten
 
@@ -50,8 +52,25 @@ def whole_number(value: object, name: str, low: int = 1, high: int = MAX_COUNT) 
     return number
 
 
+def listed(given: object, name: str, what: str = "a list of values") -> list[Any]:
+    """The values of a list, or of whatever else holds values in a row; a text, bytes or a dict is none.
+
+    Raises InputError with the name, what was found and `what` is accepted.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"{name} is {quoted(given)}; {what} is needed")
+    return list(given)
+
+
+def require_text(given: object, name: str) -> None:
+    """Raise InputError unless `given` is a text."""
+    if not isinstance(given, str):
+        raise InputError(f"{name} is {quoted(given)}; a text is needed")
+
+
 def parse_count(text: str, name: str = "number", low: int = 0) -> int:
     """A count of at least `low` as people write it: `8192`, `32k` (32 x 1,024) or `1.5k`; never rounded."""
+    require_text(text, name)
     found = re.fullmatch(_COUNT, text.strip().replace("_", ""))
     if found is None or not text.isascii():
         raise InputError(f"{name} is {shorten(text)!r}; write a whole number such as 8192 or 32k")
@@ -66,6 +85,7 @@ def parse_axis(text: str, name: str = "axis") -> list[int]:
 
     Values come back in the order written, each once. Raises InputError.
     """
+    require_text(text, name)
     values: dict[int, None] = {}
     for item in text.split(","):
         for value in _axis_item(item, name):
@@ -103,6 +123,7 @@ def parse_bytes(text: str, name: str = "size") -> int:
 
     Raises InputError.
     """
+    require_text(text, name)
     found = re.fullmatch(_BYTES, text.strip().replace("_", ""))
     unit = UNIT_BYTES.get(found[2] or "B") if found and text.isascii() else None
     if found is None or unit is None:

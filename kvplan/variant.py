@@ -35,7 +35,7 @@ from kvplan.define import (
 )
 from kvplan.dtypes import StorageFormat
 from kvplan.errors import InputError, quoted
-from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup
+from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup, require_model
 from kvplan.names import clean_name
 from kvplan.sizes import (
     LATENT_KINDS,
@@ -93,8 +93,7 @@ def variant(model: Model, sizes: Mapping[str, Any], name: str | None = None) -> 
 
     Raises InputError with the size, what was found and what is accepted.
     """
-    if not isinstance(model, Model):
-        raise InputError(f"model is {quoted(model)}; a kvplan.Model is needed")
+    require_model(model)
     before = sizes_of(model)
     wanted = Wanted(before, _with_usual_width(before, {**before, **_checked(sizes, before)}))
     named = model if name is None else replace(model, name=clean_name(name, "model name"), id="")
@@ -111,6 +110,7 @@ def variant(model: Model, sizes: Mapping[str, Any], name: str | None = None) -> 
 
 def with_num_params(model: Model, num_params: int) -> Model:
     """`model` with weights of which only the number is known: an estimate, and marked as one. Raises InputError."""
+    require_model(model)
     count = whole_number(num_params, "num_params", high=MAX_PARAMS)
     bare = {layer: replace(layer, weights=()) for layer in dict.fromkeys(model.layers)}
     return replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,62 @@ def test_lengths_are_cut_at_the_longest_that_is_allowed() -> None:
     assert lengths_from_quantiles((1000, 4000), (200, 400), 900).p95 == 900
 
 
-@pytest.mark.parametrize("bad", [[], [0], [-1], ["x"], [1.5]])
+NO_NUMBERS = [None, "100", b"12", {5: 1}, math.nan, math.inf, True, 7]
+
+
+@pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
+def test_what_is_no_list_of_lengths_is_refused_by_name(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^values is .*; a list of whole numbers is needed$"):
+        lengths_from_list(bad)
+
+
+@pytest.mark.parametrize("bad", [*NO_NUMBERS, (1,), (1, 2, 3)], ids=repr)
+def test_what_is_no_pair_of_quantiles_is_refused_by_name(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^answer is .*; a pair of median and 95th percentile is needed$"):
+        lengths_from_quantiles((1, 2), bad, 10)
+
+
+@pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
+def test_every_question_about_a_fleet_refuses_what_is_no_scenario_or_model(bad: Any) -> None:
+    lengths = lengths_from_list([100])
+    for ask in (
+        fewest_gpus,
+        lambda scenario: plan_users(scenario, 5, lengths),
+        lambda scenario: fewest_for_users(scenario, 5, lengths),
+        lambda scenario: which_gpu(scenario, [model()], [scenario]),
+    ):
+        with pytest.raises(InputError, match=r"^the scenario is .*; a kvplan.Scenario is needed$"):
+            ask(bad)
+    with pytest.raises(InputError, match=r"^model is .*; a kvplan.Model is needed$"):
+        adapter_bytes(bad, 8)
+
+
+@pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
+def test_models_gpus_and_roles_are_lists(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^models is .*; a list of models or preset ids is needed$"):
+        which_gpu(scenario(), bad, [scenario().gpu])
+    with pytest.raises(InputError, match=r"^gpus is .*; a list of GPUs or preset ids is needed$"):
+        which_gpu(scenario(), [model()], bad)
+    with pytest.raises(InputError, match=r"^roles is .*; a list of roles is needed$"):
+        adapter_bytes(model(), 8, roles=bad)
+    with pytest.raises(InputError, match=r"^role is .*; one of "):
+        adapter_bytes(model(), 8, roles=[[bad]])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("bad", [None, "4", [4], {}, math.nan, True, 0, -1, 1.0], ids=repr)
+def test_an_adapter_is_cut_over_a_whole_number_of_gpus(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^tensor_parallel is "):
+        adapter_bytes(model(), 8, tensor_parallel=bad)
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"1", [1], {}, math.nan, True], ids=repr)
+def test_a_list_that_is_to_be_read_is_a_text(bad: Any) -> None:
+    for read in (parse_lengths, parse_pairs):
+        with pytest.raises(InputError, match=r"^the list of lengths is .*; a text is needed$"):
+            read(bad)
+
+
+@pytest.mark.parametrize("bad", [[], [0], [-1], ["x"], [1.5], [None], [True], [math.nan], [[1]]])
 def test_a_list_that_is_no_list_of_lengths_is_refused(bad: list[int]) -> None:
     with pytest.raises(InputError):
         lengths_from_list(bad)

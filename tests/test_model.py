@@ -175,10 +175,12 @@ def test_attention_heads_that_do_not_divide_are_refused(gpus: int) -> None:
         SMALL.cache_bytes(1, 1, "bf16", gpus)
 
 
-@pytest.mark.parametrize("gpus", [0, -1, 2.0, "2", 10**6])
+@pytest.mark.parametrize("gpus", [0, -1, 2.0, "2", 10**6, None, True, {}, [1], float("nan")], ids=repr)
 def test_an_absurd_number_of_gpus_is_refused(gpus: Any) -> None:
-    with pytest.raises(InputError, match="tensor_parallel is"):
-        SMALL.weight_bytes(None, gpus)
+    SMALL.cache_bytes(1)  # after which the same sum for one GPU, which equals True, is known
+    for ask in (SMALL.weight_bytes, SMALL.cache_bytes_per_token):
+        with pytest.raises(InputError, match="tensor_parallel is"):
+            ask(tensor_parallel=gpus)
 
 
 def test_more_stages_than_layers_are_refused() -> None:

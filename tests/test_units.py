@@ -23,6 +23,7 @@ from kvplan.units import (
     format_params,
     format_tokens,
     format_usd,
+    listed,
     parse_axis,
     parse_bytes,
     parse_count,
@@ -77,6 +78,23 @@ def test_a_count_reads_as_people_write_it(text: str, expected: int) -> None:
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="context_length"):
         parse_count(text, "context_length")
+
+
+@pytest.mark.parametrize("bad", [None, 5, 1.5, b"1", ["1"], {}, float("nan"), True], ids=repr)
+def test_what_is_to_be_read_is_a_text(bad: Any) -> None:
+    for read in (parse_count, parse_axis, parse_bytes):
+        with pytest.raises(InputError, match=r"^size is .*; a text is needed$"):
+            read(bad, "size")
+
+
+@pytest.mark.parametrize("bad", [None, "12", b"12", {1: 2}, 5, float("nan"), True], ids=repr)
+def test_what_holds_no_values_in_a_row_is_no_list(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^axis is .*; a list of values is needed$"):
+        listed(bad, "axis")
+
+
+def test_whatever_holds_values_in_a_row_is_a_list() -> None:
+    assert [listed(values, "axis") for values in ((1, 2), range(1, 3), iter([1, 2]))] == [[1, 2]] * 3
 
 
 def test_a_count_below_the_least_that_is_accepted_is_refused_with_that_least() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -630,5 +630,9 @@ def test_a_size_that_cannot_be_is_refused(name: str, sizes: dict[str, Any], reas
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(InputError, match=r"model is 'llama-3\.1-8b'; a kvplan\.Model is needed"):
-        variant("llama-3.1-8b", {})  # type: ignore[arg-type]
+    asked: list[Callable[[Any], object]] = [
+        lambda model: variant(model, {}), lambda model: with_num_params(model, 10**9), sizes_of,
+    ]  # fmt: skip
+    for ask in asked:
+        with pytest.raises(InputError, match=r"^model is 'llama-3\.1-8b'; a kvplan\.Model is needed$"):
+            ask("llama-3.1-8b")

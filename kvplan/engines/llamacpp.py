@@ -12,7 +12,7 @@ from kvplan.dtypes import WEIGHT_FORMATS, KvDtype, kv_dtype
 from kvplan.engines.capacity import EngineCapacity, Request, longest_context, ratio, true_or_false
 from kvplan.engines.layers import StateRule, members
 from kvplan.errors import InputError, UnknownNameError
-from kvplan.model import Layer, Model
+from kvplan.model import Layer, Model, require_model
 from kvplan.units import MIB, counted, whole_number
 
 PAD = 256
@@ -78,7 +78,7 @@ class KvBytes:
 def cache_types(type_k: str, type_v: str) -> KvDtype:
     """The two types as one cache dtype. Raises UnknownNameError."""
     for name in (type_k, type_v):
-        if name not in CACHE_TYPES:
+        if name not in list(CACHE_TYPES):
             raise UnknownNameError("llama.cpp cache type", str(name), CACHE_TYPES)
     return kv_dtype(f"{CACHE_TYPES[type_k]}/{CACHE_TYPES[type_v]}")
 
@@ -100,6 +100,7 @@ def kv_bytes(
 
     Raises InputError, UnknownNameError or DtypeError.
     """
+    require_model(model)
     chosen = llamacpp_options(type_k=type_k, type_v=type_v, **options)
     return allocated(model, whole_number(n_ctx, "n_ctx"), chosen, tensor_parallel)
 

@@ -181,3 +181,12 @@ def test_ollama_multiplies_the_context_by_its_slots() -> None:
 def test_layers_that_llamacpp_stores_in_an_unknown_way_are_refused() -> None:
     with pytest.raises(InputError, match=r"how llama\.cpp stores cross-attention is not known here"):
         kv_bytes(model((1, FULL), (1, CrossAttention(8, 128, 1600))), 512)
+
+
+@pytest.mark.parametrize("bad", [None, "llama-3.1-8b", 5, {}, [1]], ids=repr)
+def test_what_is_no_model_and_what_is_no_type_is_refused(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^model is .*; a kvplan.Model is needed$"):
+        kv_bytes(bad, 4096)
+    for types in ({"type_k": bad}, {"type_v": bad}):
+        with pytest.raises(UnknownNameError, match=r"no llama\.cpp cache type is called"):
+            kv_bytes(model((32, FULL)), 4096, **types)
