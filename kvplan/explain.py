@@ -10,7 +10,7 @@ from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
 from kvplan.fleet import Lengths, UserPlan, first_full
 from kvplan.model import ROLES, Layer, Model, PlacedGroup, Stage, as_weight_format
 from kvplan.plan import MemoryPlan, Scenario
-from kvplan.units import counted, counted_and, format_usd
+from kvplan.units import counted, counted_and, format_rate, format_usd
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Which layers keep every token: window, latent, recurrent and shared layers keep less, and count as they are.",
@@ -320,7 +320,7 @@ def user_lines(scenario: Scenario, users: int, point: UserPlan) -> tuple[Line, .
     lines.append(Line("GPUs", f"{copies:,} × {scenario.num_gpus:,} = {point.num_gpus:,}"))
     if price is not None and point.rent_per_hour is not None:
         total = format_usd(point.rent_per_hour)
-        lines.append(Line("price an hour", f"{point.num_gpus:,} × {format_usd(price.usd)} = {total}"))
+        lines.append(Line("price an hour", f"{point.num_gpus:,} × {format_rate(price.usd)} = {total}"))
     return tuple(lines)
 
 

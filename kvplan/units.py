@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -172,6 +173,12 @@ def format_exact_bytes(count: int, decimal: bool = False) -> str:
 def format_usd(price: float) -> str:
     """A price with two decimals, always: `$2.69`."""
     return f"${price:,.2f}"
+
+
+def format_rate(price: float) -> str:
+    """The price of one, with every digit that it is known to and two at the least: `$2.69`, `$0.1502`."""
+    digits = len(f"{Decimal(repr(price)):f}".partition(".")[2])
+    return f"${price:,.{max(2, digits)}f}"
 
 
 def counted(count: int, word: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvplan.attention import (
@@ -183,6 +185,17 @@ def test_a_limit_that_does_not_exist_has_no_line() -> None:
     lines = dict(limit_lines(plan(plain_plan(8))))
     assert "longest context" not in lines
     assert lines["largest batch"].endswith(": none fits")
+
+
+def test_a_price_of_a_fraction_of_a_cent_is_written_so_that_the_sum_comes_out() -> None:
+    scenario = Scenario("mamba2-130m", "t4-16gb")
+    rent = scenario.gpu.rent_per_hour
+    assert rent is not None
+    assert rent.usd == 0.1502
+    point = replace(
+        plan_users(scenario, 1, lengths_from_list([8192]))[1], replicas=160, num_gpus=160, rent_per_hour=24.032
+    )
+    assert user_lines(scenario, 1, point)[-1].how == "160 × $0.1502 = $24.03"
 
 
 def test_users_are_written_as_the_sums_that_make_them() -> None:

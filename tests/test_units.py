@@ -21,6 +21,7 @@ from kvplan.units import (
     format_bytes,
     format_exact_bytes,
     format_params,
+    format_rate,
     format_tokens,
     format_usd,
     listed,
@@ -209,6 +210,16 @@ def test_a_number_brings_its_noun_in_the_right_form() -> None:
 
 def test_a_price_always_has_two_decimals() -> None:
     assert [format_usd(price) for price in (2.5, 0.1, 1234)] == ["$2.50", "$0.10", "$1,234.00"]
+
+
+def test_the_price_of_one_keeps_every_digit_so_that_a_product_comes_out() -> None:
+    assert [format_rate(price) for price in (2.5, 0.1502, 1999, 0.00001)] == [
+        "$2.50",
+        "$0.1502",
+        "$1,999.00",
+        "$0.00001",
+    ]
+    assert format_usd(160 * 0.1502) == "$24.03"  # and 160 x $0.15 would be $24.00
 
 
 @given(st.integers(0, 10**18))

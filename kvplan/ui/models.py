@@ -22,7 +22,7 @@ from kvplan.ui import words
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
 from kvplan.ui.page_address import read_address, write_address
-from kvplan.units import GIB, counted, format_exact_bytes, format_params, format_usd
+from kvplan.units import GIB, counted, format_exact_bytes, format_params, format_rate
 
 MODELS, GPUS = "models", "GPUs"
 _HOST = r"https://([^/]+)"
@@ -281,7 +281,7 @@ def show_gpu(gpu: Gpu) -> None:
     st.text(f"Usable memory, {gpu.usable_basis}")
     for price in gpu.prices:
         what = "rent, an hour" if price.kind == "rent" else "to buy"
-        st.text(f"{format_usd(price.usd)} {what}, {price.date}: {price.source}")
+        st.text(f"{format_rate(price.usd)} {what}, {price.date}: {price.source}")
     words.plan_button("Plan with this GPU", f"use_{gpu.id}", use_gpu, gpu.id)
     for note in gpu.notes:
         st.text(note)
