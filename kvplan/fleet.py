@@ -33,8 +33,8 @@ def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
 
     Raises InputError where it is no scenario.
 
-    Tried: tensor parallel 1, 2, 4, 8 ... inside a node, each with up to 16 pipeline stages. Among layouts with the
-    same number of GPUs the one with fewer stages wins.
+    Tried: tensor parallel 1, 2, 4, 8 ... inside a node, each with up to 16 pipeline stages, which with a draft model
+    are not planned: `layouts_tried` says it. Among layouts with the same number of GPUs the one with fewer stages wins.
     """
     return next((p for p in layouts(scenario) if p.fits), None)
 
@@ -42,14 +42,38 @@ def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
 def layouts(scenario: Scenario) -> Iterator[MemoryPlan]:
     """Plans of every layout that the model divides into, fewest GPUs first."""
     require_scenario(scenario)
-    node = scenario.gpu.node_gpus or USUAL_NODE
-    powers = [2**power for power in range(node.bit_length()) if 2**power <= node]
-    shapes = [(size, stages) for size in powers for stages in range(1, MAX_STAGES + 1)]
+    shapes = [(size, stages) for size in _sides(scenario) for stages in range(1, _most_stages(scenario) + 1)]
     for tensor_parallel, pipeline_parallel in sorted(shapes, key=lambda shape: (shape[0] * shape[1], shape[1])):
         try:
             yield plan(scenario.with_changes(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel))
         except (ParallelError, InputError):  # this layout does not divide the model; the next one may
             continue
+
+
+def _sides(scenario: Scenario) -> list[int]:
+    """How many GPUs of a node may lie side by side."""
+    node = scenario.gpu.node_gpus or USUAL_NODE
+    return [2**power for power in range(node.bit_length()) if 2**power <= node]
+
+
+def _most_stages(scenario: Scenario) -> int:
+    return MAX_STAGES if scenario.draft_model is None else 1
+
+
+def layouts_tried(scenario: Scenario) -> str:
+    """Which layouts the fewest GPUs are looked for among, as a sentence; with a draft model, why no stages are."""
+    *fewer, most = _sides(scenario)
+    sides = f"{', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
+    if scenario.draft_model is None:
+        return f"Tried: {sides}, each in 1 to {MAX_STAGES} pipeline stages"
+    return f"Tried: {sides}; {why_no_stages(scenario)}"
+
+
+def why_no_stages(scenario: Scenario) -> str:
+    """Why the fewest GPUs are not looked for among pipeline stages, or ""."""
+    if scenario.draft_model is None:
+        return ""
+    return "pipeline stages are left out, since a draft model over them is not planned: engines place it differently"
 
 
 # ---------------------------------------------------------------------------------------------------------- users
@@ -305,7 +329,8 @@ def _fleet_row(scenario: Scenario, model: Model | str, gpu: Gpu | str) -> FleetR
     if here.model == scenario.model:
         here = here.with_changes(**{name: getattr(scenario, name) for name in _MODELS_OWN})
     answer = fewest_gpus(here)
-    reason = "" if answer else "does not fit in any layout tried"
+    left_out = f"; {why}" if (why := why_no_stages(here)) else ""
+    reason = "" if answer else f"does not fit in any layout tried{left_out}"
     return FleetRow(
         here.model.id or here.model.name, here.gpu.id or here.gpu.name, answer, here.gpu.rent_per_hour, reason
     )

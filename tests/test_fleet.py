@@ -18,12 +18,14 @@ from kvplan.fleet import (
     fewest_gpus,
     first_full,
     layouts,
+    layouts_tried,
     lengths_from_list,
     lengths_from_quantiles,
     parse_lengths,
     parse_pairs,
     plan_users,
     which_gpu,
+    why_no_stages,
 )
 from kvplan.hardware import define_gpu
 from kvplan.model import Model
@@ -63,6 +65,26 @@ def test_layouts_are_tried_from_few_gpus_to_many() -> None:
     assert sizes == sorted(sizes)
     assert sizes[:6] == [1, 2, 2, 3, 4, 4]
     assert sizes[-1] == 8 * 16
+
+
+def test_what_was_tried_is_said_with_the_gpus_of_a_node() -> None:
+    assert layouts_tried(scenario()) == "Tried: 1, 2, 4, 8 GPUs side by side, each in 1 to 16 pipeline stages"
+    alone = define_gpu(name="G", usable_bytes=GIB, node_gpus=1)
+    assert layouts_tried(scenario().with_changes(gpu=alone)).startswith("Tried: 1 GPU side by side, each in")
+
+
+NO_STAGES = "pipeline stages are left out, since a draft model over them is not planned: engines place it differently"
+
+
+def test_with_a_draft_model_no_stages_are_tried_and_that_is_said() -> None:
+    asked = scenario(draft_model=model())
+    assert [p.scenario.num_gpus for p in layouts(asked)] == [1, 2, 4, 8]
+    assert layouts_tried(asked) == f"Tried: 1, 2, 4, 8 GPUs side by side; {NO_STAGES}"
+    assert (why_no_stages(asked), why_no_stages(scenario())) == (NO_STAGES, "")
+    small = scenario(2, draft_model=model())
+    own, other = which_gpu(small, [model(), model().with_kv_heads(4)], [small.gpu])
+    assert own.reason == f"does not fit in any layout tried; {NO_STAGES}"
+    assert other.reason == ""  # the draft is the scenario's own model's, and 16 stages hold 15 GiB
 
 
 def test_lengths_of_a_list_are_its_own_mean_quantile_and_maximum() -> None:

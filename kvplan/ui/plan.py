@@ -114,6 +114,7 @@ def show_suggestions(p: MemoryPlan) -> None:
         st.text("No number of these GPUs that was tried holds it.")
     else:
         _offer("fewest", fewest.scenario, f"As few of these GPUs as hold it: {gpus_words(fewest)}.")
+    words.say_no_stages(p.scenario)
 
 
 def _offer(key: str, scenario: Scenario, sentence: str) -> None:

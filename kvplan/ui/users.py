@@ -193,6 +193,7 @@ def _show_formula(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) 
 def show_fewest(scenario: Scenario, users: int, lengths: Lengths) -> None:
     """The layout that serves all users at the 95th percentile with the fewest GPUs."""
     st.subheader("Fewest GPUs for everyone", anchor=False)
+    words.say_no_stages(scenario)
     found = fewest_for_users(scenario, users, lengths)
     if found is None:
         st.text("No layout that was tried holds even one sequence.")

@@ -17,6 +17,7 @@ from plotly.basedatatypes import BaseFigure, convert_to_base64
 
 from kvplan.documents import table_csv
 from kvplan.errors import KvplanError
+from kvplan.fleet import why_no_stages
 from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
@@ -98,6 +99,12 @@ def show_warnings(sentences: Iterable[str]) -> None:
             st.warning("Before you trust this", icon=":material/warning:")
             for sentence in found:
                 st.text(in_words(sentence))
+
+
+def say_no_stages(scenario: Scenario) -> None:
+    """Beside the fewest GPUs: that they are not looked for among pipeline stages, and why; nothing where they are."""
+    if why := why_no_stages(scenario):
+        st.text(f"{why[0].upper()}{why[1:]}.")
 
 
 # ------------------------------------------------------------------------------------------------ numbers, figures

@@ -113,6 +113,15 @@ def test_where_no_single_change_is_enough_the_fewest_gpus_are_applied(app):
     assert page.heading().startswith("Fits")
 
 
+NO_STAGES = "Pipeline stages are left out, since a draft model over them is not planned: engines place it differently."
+
+
+def test_with_a_draft_model_the_fewest_gpus_say_why_no_stages_were_tried(app):
+    page = app(model="llama-3.1-70b", ctx="128k", batch="16", draft="llama-3.1-8b")
+    assert NO_STAGES in page.texts()
+    assert NO_STAGES not in app(model="llama-3.1-70b", ctx="128k", batch="16").texts()
+
+
 def test_where_no_number_of_gpus_is_enough_the_page_says_so(app):
     # 64 sequences of 1m tokens × 128 KiB on at most 128 GPUs: 64 GiB of cache on each, of 14.6 GiB usable
     page = app(gpu="t4-16gb", ctx="1m", batch="64")

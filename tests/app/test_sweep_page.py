@@ -8,7 +8,7 @@ import pytest
 
 import kvplan
 from kvplan.charts import octave_values
-from kvplan.fleet import which_gpu
+from kvplan.fleet import layouts_tried, which_gpu, why_no_stages
 from kvplan.hardware import define_gpu
 from kvplan.sweep_charts import largest_point
 from kvplan.ui.axes import AXES, LABELS, POPULAR_GPUS
@@ -403,6 +403,16 @@ def test_what_does_not_fit_in_any_layout_is_named_below_the_figure(app):
     absent = sorted(row.gpu for row in rows if row.num_gpus is None)
     assert "t4-16gb" in absent
     assert f"Not in the figure, nothing fits: {', '.join(absent)}" in page.texts()
+
+
+def test_with_a_draft_model_the_fewest_gpus_say_why_no_stages_were_tried(app):
+    here = LLAMA.with_changes(draft_model="llama-3.2-1b")
+    said = f"P{why_no_stages(here)[1:]}."
+    for page, scenario in ((asked(app, GPU, draft="llama-3.2-1b"), here), (asked(app, GPU), LLAMA)):
+        page.open("fleet_formula")
+        assert (said in page.texts()) == (scenario is here)
+        best = scenario.with_changes(gpu=page.tables()[0]["GPU"][0])
+        assert f"{layouts_tried(best)}. The first that fits has the fewest GPUs." in page.texts()
 
 
 def test_the_sidebars_own_gpu_is_always_among_them(app):

@@ -4,7 +4,7 @@ import pytest
 
 import kvplan
 from kvplan.explain import users_sentence
-from kvplan.fleet import fewest_for_users, lengths_from_list, lengths_from_quantiles, plan_users
+from kvplan.fleet import fewest_for_users, lengths_from_list, lengths_from_quantiles, plan_users, why_no_stages
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 USUAL = lengths_from_quantiles((1024, 4096), (256, 1024), 8192)
@@ -166,6 +166,12 @@ def test_the_fewest_gpus_are_those_of_the_best_layout(app):
     page = on_users(app, model="llama-3.1-70b")
     scenario = kvplan.Scenario("llama-3.1-70b", "h100-sxm-80gb")
     assert page.metric("GPUs") == str(fewest_for_users(scenario, 8, USUAL).point.num_gpus)
+
+
+def test_with_a_draft_model_the_fewest_gpus_say_why_no_stages_were_tried(app):
+    said = f"P{why_no_stages(LLAMA.with_changes(draft_model='llama-3.2-1b'))[1:]}."
+    assert said in on_users(app, draft="llama-3.2-1b").texts()
+    assert said not in on_users(app).texts()
 
 
 def test_the_formula_ends_in_the_tables_numbers(app):

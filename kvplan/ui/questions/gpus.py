@@ -9,7 +9,7 @@ import streamlit as st
 
 from kvplan.documents import Figure
 from kvplan.errors import KvplanError
-from kvplan.fleet import FleetRow, cheapest_first, fewest_first, which_gpu
+from kvplan.fleet import FleetRow, cheapest_first, fewest_first, layouts_tried, which_gpu
 from kvplan.plan import Scenario
 from kvplan.sweep_charts import fleet_bars, price_words
 from kvplan.ui import words
@@ -57,6 +57,7 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     other = _answer(fewest_first(rows) if by_price else cheapest_first(rows), not by_price)
     if other != answer:
         st.text(other)
+    words.say_no_stages(scenario)
     words.show_warnings(shared)
     shown, absent = _parted(rows, by_price)
     figures = []
@@ -133,8 +134,9 @@ def _cells(row: FleetRow, shared: list[str]) -> dict[str, Any]:
 
 def _show_sums(scenario: Scenario, rows: list[FleetRow]) -> None:
     """Of the first row: GPUs times price, and what one of its GPUs holds."""
-    st.text("Tried: 1, 2, 4, 8 GPUs side by side, each in 1 to 16 stages; the first that fits has the fewest GPUs.")
     best = next((row for row in rows if row.answer is not None), None)
+    tried = layouts_tried(scenario if best is None or best.answer is None else best.answer.scenario)
+    st.text(f"{tried}. The first that fits has the fewest GPUs.")
     if best is None or best.answer is None:
         st.text("None of these layouts fits on any of the GPUs.")
         return
