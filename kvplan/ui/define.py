@@ -137,8 +137,12 @@ def ask_sizes(sizes: tuple[Size, ...]) -> dict[str, Any]:
 
 
 def _ask_size(size: Size) -> None:
+    """The field of a size. Its first value is put in by hand, since a field with a default cannot be emptied."""
+    key = own_key(size.name)
+    if key not in st.session_state:
+        st.session_state[key] = size.first
     st.number_input(
-        size.label, 0 if size.name in OPTIONAL else 1, 2**31, size.first, key=own_key(size.name), help=size.help,
+        size.label, 0 if size.name in OPTIONAL else 1, 2**31, None, key=key, help=size.help,
         persist_state="session", placeholder="none",
     )  # fmt: skip
 

@@ -212,6 +212,12 @@ def test_dense_layers_and_interleaved_experts_are_fields(app):
     assert next(metric.help for metric in page.run.metric if metric.label == "Parameters, exact") == f"{total:,}"
 
 
+def test_every_size_can_be_emptied_in_a_browser_which_fills_a_field_that_has_a_default(app):
+    fields = [field for field in on_define(app).run.get("number_input") if field.key.startswith("own_")]
+    assert len(fields) == 27  # shape, weights, window, experts, latents and states
+    assert not [field.key for field in fields if field.proto.HasField("default")]
+
+
 def test_nothing_to_start_from_empties_the_form_of_a_preset(app):
     page = on_define(app)
     page.set(start="deepseek-v3")

@@ -49,6 +49,19 @@ def test_a_fault_stands_below_its_field_as_it_is_typed_and_goes_with_it_on_a_pho
     assert visitor.spilled() <= 0
 
 
+def test_a_mixture_of_experts_is_made_from_nothing_since_a_field_can_be_emptied(visit):
+    visitor = visit("/define")
+    visitor.page.get_by_text("Mixture of experts").click()
+    for label, text in (("Experts in each layer", "8"), ("Experts that a token reads", "2")):
+        type_into(visitor, label, text)
+    type_into(visitor, "Width of one expert", "14336")
+    refused = appears(visitor, "“MLP width” and experts are both given")
+    type_into(visitor, "MLP width", "")
+    appears(visitor, "28.9 B")  # 26 layers × 8 experts × 3 × 3072 × 14336, attention, embeddings and head
+    assert refused.count() == 0
+    assert field(visitor, "MLP width").input_value() == ""
+
+
 def test_an_address_opens_the_form_of_a_gpu_filled_in_on_a_phone(visit):
     visitor = visit("/define?define=a+GPU&start_gpu=l4-24gb", viewport=PHONE)
     assert field(visitor, "Usable memory").input_value() == "22559MiB"
