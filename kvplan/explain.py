@@ -116,12 +116,12 @@ def _latent_reason(p: MemoryPlan, model: Model) -> str:
     return f"{counted_and(latent, 'layer', 'keep')} one latent row a token for all heads" if latent else ""
 
 
-def overhead_terms(p: MemoryPlan) -> tuple[Term, ...]:
-    """The plan's overhead as terms; they add up to `p.overhead_bytes`."""
+def overhead_terms(p: MemoryPlan, unit: str = "GiB") -> tuple[Term, ...]:
+    """The plan's overhead as terms; they add up to `p.overhead_bytes`. Rounded sizes in words are in "GiB" or "GB"."""
     s = p.scenario
     terms = [
         Term("left unused by the engine", f"{p.capacity_bytes:,} B × (1 − {s.memory_fraction})", p.unused_bytes),
-        Term("run-time overhead", p.runtime.source, p.runtime.typical_bytes),
+        Term("run-time overhead", p.runtime.source_in(unit), p.runtime.typical_bytes),
         Term("adapters", "given by the user", s.adapter_bytes),
     ]
     if s.draft_model is not None:

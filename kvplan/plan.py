@@ -18,7 +18,7 @@ from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_name
 from kvplan.presets import largest_node, load_gpu, load_model, node_sizes, usual_node
-from kvplan.units import GIB, MAX_COUNT, TIB, counted, counted_and, format_bytes, whole_number
+from kvplan.units import GIB, MAX_COUNT, TIB, counted, counted_and, format_bytes, format_hundredths, whole_number
 
 WHOLE_NUMBERS: dict[str, tuple[int, int]] = {
     "context_length": (1, MAX_COUNT),
@@ -179,9 +179,11 @@ def _exact_fraction(value: object) -> Fraction:
 class OverheadPart(NamedTuple):
     """One part of the run-time overhead, in bytes on one GPU: 10th percentile, median and 90th percentile of logs.
 
-    name    activation, non_torch or cuda_graphs
-    label   the word on a page
-    source  how many logs there are, and how far they spread
+    name      activation, non_torch or cuda_graphs
+    label     the word on a page
+    most      bytes in the log that has the most
+    logs      how many gave the median, the 90th percentile and the most
+    low_logs  how many of them gave the 10th percentile
     """
 
     name: str
@@ -189,7 +191,24 @@ class OverheadPart(NamedTuple):
     low: int
     typical: int
     high: int
-    source: str
+    most: int
+    logs: int
+    low_logs: int
+
+    @property
+    def origin(self) -> str:
+        """Where the figures come from, without them."""
+        return f"{self.logs} public vLLM start-up logs"
+
+    def source_in(self, unit: str) -> str:
+        """How many logs there are, and how far they spread, in "GiB" or "GB"."""
+        low, typical, high, most = (
+            format_hundredths(size, unit) for size in (self.low, self.typical, self.high, self.most)
+        )
+        return (
+            f"{self.origin}: median {typical}, 90th percentile {high}, at most {most}; 10th percentile {low} of "
+            f"{self.low_logs} of them"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +218,6 @@ class RuntimeOverhead:
     low_bytes, typical_bytes, high_bytes  the parts together: at their 10th percentiles, medians (what the plan
                    counts) and 90th percentiles; all equal where the user gave the figure
     is_estimate    False where the user gave the figure
-    source         where the figures come from
     parts          what they add up from; empty where the user gave one figure
     """
 
@@ -207,8 +225,19 @@ class RuntimeOverhead:
     typical_bytes: int
     high_bytes: int
     is_estimate: bool
-    source: str
     parts: tuple[OverheadPart, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Where the figures come from, sizes in powers of two."""
+        return self.source_in("GiB")
+
+    def source_in(self, unit: str) -> str:
+        """Where the figures come from, sizes in powers of two ("GiB") or of ten ("GB")."""
+        if not self.parts:
+            return "given by the user"
+        medians = ", ".join(f"{part.label} {format_hundredths(part.typical, unit)}" for part in self.parts)
+        return f"medians of public vLLM start-up logs: {medians}"
 
 
 def _hundredths(gib: float) -> int:
@@ -220,12 +249,8 @@ def _part(name: str, label: str, logs: tuple[int, int], *gib: float) -> Overhead
 
     logs  how many gave the last three, and how many the first
     """
-    low, typical, high, most = gib
-    source = (
-        f"{logs[0]} public vLLM start-up logs: median {typical} GiB, 90th percentile {high}, at most {most}; "
-        f"10th percentile {low} of {logs[1]} of them"
-    )
-    return OverheadPart(name, label, _hundredths(low), _hundredths(typical), _hundredths(high), source)
+    low, typical, high, most = map(_hundredths, gib)
+    return OverheadPart(name, label, low, typical, high, most, *logs)
 
 
 _ACTIVATION = _part("activation", "activations", (31, 15), 0.28, 1.49, 7.38, 14.63)
@@ -235,13 +260,11 @@ _GRAPHS = _part("cuda_graphs", "CUDA graphs", (45, 32), 0.11, 0.64, 1.73, 6.56)
 
 
 def _together(*parts: OverheadPart) -> RuntimeOverhead:
-    medians = ", ".join(f"{part.label} {part.typical / GIB:.2f} GiB" for part in parts)
     return RuntimeOverhead(
         sum(part.low for part in parts),
         sum(part.typical for part in parts),
         sum(part.high for part in parts),
         True,
-        f"medians of public vLLM start-up logs: {medians}",
         parts,
     )
 
@@ -254,7 +277,7 @@ def runtime_overhead(scenario: Scenario) -> RuntimeOverhead:
     """The scenario's own figure, or the estimate for its number of GPUs."""
     if scenario.overhead_bytes is not None:
         given = scenario.overhead_bytes
-        return RuntimeOverhead(given, given, given, False, "given by the user")
+        return RuntimeOverhead(given, given, given, False)
     return estimated_overhead(scenario)
 
 

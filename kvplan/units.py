@@ -170,6 +170,11 @@ def format_exact_bytes(count: int, decimal: bool = False) -> str:
     return rounded if rounded == f"{count:,} B" else f"{rounded} ({count:,} B)"
 
 
+def format_hundredths(count: int, unit: str = "GiB") -> str:
+    """`count` bytes in `unit` with two decimals, as a figure that is known to hundredths: `0.13 GiB`."""
+    return f"{count / UNIT_BYTES[unit]:,.2f} {unit}"
+
+
 def format_usd(price: float) -> str:
     """A price with two decimals, always: `$2.69`."""
     return f"${price:,.2f}"

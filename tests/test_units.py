@@ -20,6 +20,7 @@ from kvplan.units import (
     counted,
     format_bytes,
     format_exact_bytes,
+    format_hundredths,
     format_params,
     format_rate,
     format_tokens,
@@ -92,6 +93,12 @@ def test_what_is_to_be_read_is_a_text(bad: Any) -> None:
 def test_what_holds_no_values_in_a_row_is_no_list(bad: Any) -> None:
     with pytest.raises(InputError, match=r"^axis is .*; a list of values is needed$"):
         listed(bad, "axis")
+
+
+def test_a_figure_known_to_hundredths_keeps_two_decimals_in_either_unit() -> None:
+    assert format_hundredths(13 * GIB // 100) == "0.13 GiB"
+    assert format_hundredths(149 * GIB // 100, "GB") == "1.60 GB"  # 1.49 × 1.073741824 = 1.599...
+    assert format_hundredths(2000 * GIB) == "2,000.00 GiB"
 
 
 def test_whatever_holds_values_in_a_row_is_a_list() -> None:

@@ -60,7 +60,7 @@ def overhead_words(p: MemoryPlan) -> str:
         return ""
     return (
         f" The overhead is an estimate: typically {words.size(p.runtime.typical_bytes)}, "
-        f"{words.size(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source}). "
+        f"{words.size(p.runtime.high_bytes)} at the 90th percentile ({p.runtime.source_in(unit())}). "
         "Give your own figure under More settings."
     )
 
@@ -178,7 +178,7 @@ def show_formula(p: MemoryPlan) -> None:
         st.text(f"Weights on one GPU: {words.exact_size(p.weight_bytes)}")
         show_terms(weight_terms(p), "weight_terms")
         st.text(f"Overhead on one GPU: {words.exact_size(p.overhead_bytes)}")
-        show_terms(overhead_terms(p), "overhead_terms")
+        show_terms(overhead_terms(p, unit()), "overhead_terms")
         st.text(f"Usable on one GPU: {words.exact_size(p.capacity_bytes)}; free is what is left of it")
         st.text("The limits")
         words.show_facts(limit_lines(p), ("what", "how"), "The limits")

@@ -62,7 +62,7 @@ def _show_estimates(p: MemoryPlan) -> None:
     rows.append(("would be free", *(_free_words(p, size) for size in _three(p).values())))
     words.show_facts(rows, ("on each GPU", "low", "typical", "high"), "Overheads, low to high", "overhead_spread")
     for part in runtime.parts:
-        st.text(f"{part.label}: {part.source}")
+        st.text(f"{part.label}: {part.source_in(words.unit())}")
     st.caption(
         "Low, typical and high are the 10th percentile, the median and the 90th percentile. Activations follow the "
         "tokens of a batch and not the size of the model; the Engine page estimates them for this model."
@@ -98,7 +98,7 @@ def _take_own(p: MemoryPlan) -> None:
         for part in estimated_overhead(p.scenario).parts:
             text = (st.session_state.get(OWN + part.name) or "").strip()
             size = parse_bytes(text, part.label) if text else part.typical
-            parts.append(measured(part.name, size, "given on the Plan page" if text else part.source))
+            parts.append(measured(part.name, size, "given on the Plan page" if text else f"median of {part.origin}"))
         take_overhead(sum(part.typical for part in parts), tuple(parts))
     except KvplanError as error:
         say_once(str(error))

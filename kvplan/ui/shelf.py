@@ -37,6 +37,7 @@ from kvplan.library import (
     version,
 )
 from kvplan.presets import readable
+from kvplan.ui import words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.fields import AS_TRAINED
 from kvplan.ui.library import OWN, find, find_gpu, find_model, keep, keep_all, own
@@ -66,20 +67,20 @@ class Row(NamedTuple):
 
 def rows_of(kind: Kind) -> tuple[Row, ...]:
     """The visitor's presets of a kind, then the library's."""
-    mine = own(kind)
-    first = [Row(name, item.name, what_of(item), SESSION, "", _source(item)) for name, item in mine.items()]
-    return (*first, *(row for row in _library_rows(kind.name, entries(kind)) if row.id not in mine))
+    mine, unit = own(kind), words.unit()
+    first = [Row(name, item.name, what_of(item, unit), SESSION, "", _source(item)) for name, item in mine.items()]
+    return (*first, *(row for row in _library_rows(kind.name, entries(kind), unit) if row.id not in mine))
 
 
-@lru_cache(maxsize=12)
-def _library_rows(kind_name: str, found: tuple[Entry, ...]) -> tuple[Row, ...]:
+@lru_cache(maxsize=24)
+def _library_rows(kind_name: str, found: tuple[Entry, ...], unit: str) -> tuple[Row, ...]:
     """Made once for each state of the library: `entries` gives the same tuple until something changes."""
-    return tuple(_library_row(KINDS[kind_name], item) for item in found)
+    return tuple(_library_row(KINDS[kind_name], item, unit) for item in found)
 
 
-def _library_row(kind: Kind, item: Entry) -> Row:
+def _library_row(kind: Kind, item: Entry, unit: str) -> Row:
     try:
-        what = "" if item.trouble else what_of(kind.load(item.id))
+        what = "" if item.trouble else what_of(kind.load(item.id), unit)
     except KvplanError:  # the file went away since it was listed
         what = ""
     return Row(item.id, item.name, what, item.origin, _note(item), item.source)
@@ -95,16 +96,16 @@ def _note(item: Entry) -> str:
     return "; ".join(filter(None, notes))
 
 
-def what_of(preset: Any) -> str:
-    """A preset in a few words."""
-    return _WHAT[kind_of(preset).name](preset)
+def what_of(preset: Any, unit: str) -> str:
+    """A preset in a few words, memory in "GiB" or "GB"."""
+    return _WHAT[kind_of(preset).name](preset, unit)
 
 
-_WHAT: dict[str, Callable[[Any], str]] = {
-    MODEL.name: lambda model: f"{format_params(model.num_params)} parameters, {kinds_sentence(model)}",
-    GPU.name: lambda gpu: f"{format_bytes(gpu.usable_bytes, 'GiB')} usable",
-    NODE.name: lambda node: f"{node.num_gpus} × {node.gpu}",
-    SCENARIO.name: lambda preset: f"{preset.fields.get('model')} on {preset.fields.get('gpu')}",
+_WHAT: dict[str, Callable[[Any, str], str]] = {
+    MODEL.name: lambda model, _: f"{format_params(model.num_params)} parameters, {kinds_sentence(model)}",
+    GPU.name: lambda gpu, unit: f"{format_bytes(gpu.usable_bytes, unit)} usable",
+    NODE.name: lambda node, _: f"{node.num_gpus} × {node.gpu}",
+    SCENARIO.name: lambda preset, _: f"{preset.fields.get('model')} on {preset.fields.get('gpu')}",
 }
 
 

@@ -256,6 +256,8 @@ def test_a_save_that_replaces_says_what_changes_first_and_everybody_sees_it(app)
     other.check()
     assert listed(other).loc["card", "what it is"] == "12.0 GiB usable"
     assert other.run.code[0].value == file_text(SMALLER).rstrip()
+    other.set(unit="GB")
+    assert listed(other).loc["card", "what it is"] == "12.9 GB usable"
 
 
 def test_the_previous_version_is_brought_back(app):

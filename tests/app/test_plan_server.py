@@ -47,8 +47,9 @@ def test_each_part_stands_with_its_spread_and_the_logs_behind_it(app):
     assert found["on each GPU"].tolist() == ["activations", "CUDA context", "CUDA graphs", "together", "would be free"]
     assert found.set_index("on each GPU").loc["together", "typical"] == "2.26 GiB"  # 1.49 + 0.13 + 0.64
     for part in plan(LLAMA).runtime.parts:
-        assert f"{part.label}: {part.source}" in page.texts()
-        assert "public vLLM start-up logs" in part.source
+        assert f"{part.label}: {part.source_in('GiB')}" in page.texts()
+    graphs = "CUDA graphs: 45 public vLLM start-up logs: median 0.64 GiB, 90th percentile 1.73 GiB, at most 6.56 GiB; "
+    assert f"{graphs}10th percentile 0.11 GiB of 32 of them" in page.texts()
 
 
 def test_figures_of_ones_own_replace_parts_and_travel_in_the_link(app):
@@ -71,7 +72,7 @@ def test_what_the_plan_counts_is_told_in_parts_where_they_are_known(app):
     page.click("use_overheads")
     taken = table(page, "the plan counts").set_index("the plan counts")
     assert taken.loc["activation peak", "from"] == "given on the Plan page"
-    assert "public vLLM start-up logs" in taken.loc["CUDA graphs", "from"]
+    assert taken.loc["CUDA graphs", "from"] == "median of 45 public vLLM start-up logs"
     whole = app(overhead="3GiB")
     whole.open("overheads")
     assert table(whole, "the plan counts")["the plan counts"].tolist() == ["everything else"]

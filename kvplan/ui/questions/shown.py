@@ -111,7 +111,7 @@ def show_memory_sum(p: MemoryPlan) -> None:
         f"Weights + KV cache + overhead of {here.batch_size:,} × {words.counted(here.context_length, 'token')} on one "
         "GPU:"
     )
-    parts = [Term("weights", words.precision(here), p.weight_bytes), *cache_terms(p), *overhead_terms(p)]
+    parts = [Term("weights", words.precision(here), p.weight_bytes), *cache_terms(p), *overhead_terms(p, words.unit())]
     verdict = "fits" if p.fits else "does not fit"
     ends = [Term("together", "sum of the above", p.total_bytes), Term("usable", verdict, p.capacity_bytes)]
     show_terms([*parts, *ends])
