@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import NormalDist
 
 from kvplan.errors import InputError, ParallelError, quoted
@@ -34,18 +35,23 @@ def fewest_gpus(scenario: Scenario) -> MemoryPlan | None:
     Raises InputError where it is no scenario.
 
     Tried: tensor parallel 1, 2, 4, 8 ... inside a node, each with up to 16 pipeline stages, which with a draft model
-    are not planned: `layouts_tried` says it. Among layouts with the same number of GPUs the one with fewer stages wins.
+    are not planned: `layouts_tried` says it. A scenario in data parallel is tried without it too. Among layouts with
+    the same number of GPUs the one with fewer stages wins.
     """
     return next((p for p in layouts(scenario) if p.fits), None)
 
 
 def layouts(scenario: Scenario) -> Iterator[MemoryPlan]:
-    """Plans of every layout that the model divides into, fewest GPUs first."""
+    """Plans of every layout that the model divides into, fewest GPUs first.
+
+    Of data parallelism the scenario's own is tried, and none: replicas hold all weights but routed experts again.
+    """
     require_scenario(scenario)
-    shapes = [(size, stages) for size in _sides(scenario) for stages in range(1, _most_stages(scenario) + 1)]
-    for tensor_parallel, pipeline_parallel in sorted(shapes, key=lambda shape: (shape[0] * shape[1], shape[1])):
+    shapes = product(_sides(scenario), range(1, _most_stages(scenario) + 1), {scenario.data_parallel: None, 1: None})
+    for size, stages, copies in sorted(shapes, key=lambda shape: (math.prod(shape), shape[1])):
+        changes = {"tensor_parallel": size, "pipeline_parallel": stages, "data_parallel": copies}
         try:
-            yield plan(scenario.with_changes(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel))
+            yield plan(scenario.with_changes(**changes))
         except (ParallelError, InputError):  # this layout does not divide the model; the next one may
             continue
 
@@ -108,29 +114,38 @@ def lengths_from_list(values: Iterable[int]) -> Lengths:
 
 def parse_lengths(text: str) -> list[int]:
     """Whole numbers with commas, semicolons, spaces or lines between them. Raises InputError with the line at fault."""
-    return [length for row in _rows(text) for length in row]
+    rows = _rows(text)
+    for line, row in rows:
+        _require_tokens(min(row, default=1), line)
+    return [length for _, row in rows for length in row]
 
 
 def parse_pairs(text: str) -> list[int]:
     """Lines of `prompt,answer`, each added up. Raises InputError with the line at fault."""
     rows = _rows(text)
-    for number, row in enumerate(rows, 1):
+    for line, row in rows:
         if len(row) != 2:
-            raise InputError(f"line {number} has {counted(len(row), 'number')}; a prompt and an answer are needed")
-    return [sum(row) for row in rows]
+            raise InputError(f"line {line} has {counted(len(row), 'number')}; a prompt and an answer are needed")
+        _require_tokens(sum(row), line)
+    return [sum(row) for _, row in rows]
 
 
-def _rows(text: str) -> list[list[int]]:
-    """The numbers of each line that is not empty; a first line without any digit is a heading."""
+def _rows(text: str) -> list[tuple[int, list[int]]]:
+    """(line, its numbers) of each line that is not empty; a first one without any digit is a heading."""
     require_text(text, "the list of lengths")
-    lines = [line for line in text.splitlines() if line.strip()]
-    if lines and not any(letter.isdigit() for letter in lines[0]):
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if lines and not any(letter.isdigit() for letter in lines[0][1]):
         lines = lines[1:]
     if not lines:
         raise InputError("the list of lengths is empty; whole numbers are needed")
-    return [
-        [_length(word, number) for word in re.split(r"[\s,;]+", line) if word] for number, line in enumerate(lines, 1)
-    ]
+    return [(number, [_length(word, number) for word in re.split(r"[\s,;]+", line) if word]) for number, line in lines]
+
+
+def _require_tokens(length: int, line: int) -> None:
+    if not length:
+        raise InputError(
+            f"a length in line {line} is 0; from 1 is accepted, and a comma ends a number: 12000 and not 12,000"
+        )
 
 
 def _length(word: str, line: int) -> int:

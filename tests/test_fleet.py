@@ -67,6 +67,16 @@ def test_layouts_are_tried_from_few_gpus_to_many() -> None:
     assert sizes[-1] == 8 * 16
 
 
+def test_the_fewest_gpus_are_not_more_because_the_scenario_is_in_data_parallel() -> None:
+    asked = scenario(context_length=32768, batch_size=8)  # 32 GiB of cache and 15 GiB of weights
+    apart = asked.with_changes(data_parallel=4)
+    assert [len(list(layouts(one))) for one in (asked, apart)] == [64, 128]
+    found, best = fewest_gpus(apart), fewest_for_users(apart, 8, lengths_from_list([32768]))
+    assert found is not None
+    assert best is not None
+    assert found.scenario.num_gpus == best.point.num_gpus == 3
+
+
 def test_what_was_tried_is_said_with_the_gpus_of_a_node() -> None:
     assert layouts_tried(scenario()) == "Tried: 1, 2, 4, 8 GPUs side by side, each in 1 to 16 pipeline stages"
     alone = define_gpu(name="G", usable_bytes=GIB, node_gpus=1)
@@ -261,6 +271,19 @@ def test_an_empty_list_is_refused(text: str) -> None:
 def test_a_length_that_is_none_is_named_by_its_line() -> None:
     with pytest.raises(InputError, match="a length in line 2 is '-3'"):
         parse_lengths("1\n-3")
+
+
+@pytest.mark.parametrize(("read", "text"), [(parse_lengths, "tokens\n\n100\nx"), (parse_pairs, "a,b\n\n1,2\nx,3")])
+def test_a_line_is_counted_as_an_editor_counts_it(read: Any, text: str) -> None:
+    with pytest.raises(InputError, match="a length in line 4 is 'x'"):
+        read(text)
+
+
+def test_a_thousands_separator_that_leaves_a_zero_is_explained() -> None:
+    with pytest.raises(InputError, match=r"a length in line 2 is 0; .* a comma ends a number: 12000 and not 12,000"):
+        parse_lengths("800\n12,000")
+    with pytest.raises(InputError, match="a length in line 1 is 0"):
+        parse_pairs("0,0")
 
 
 def test_pairs_are_prompt_and_answer_added_up() -> None:

@@ -208,7 +208,11 @@ def show_fewest(scenario: Scenario, users: int, lengths: Lengths) -> None:
                 "GPUs", f"{point.num_gpus:,}", "All replicas together, at the 95th percentile of the lengths."
             ),
             words.Number("Replicas", f"{point.replicas:,}", "Copies of the model."),
-            words.Number("GPUs a replica", f"{best.num_gpus:,}", "GPUs that share each layer, times pipeline stages."),
+            words.Number(
+                "GPUs a replica",
+                f"{best.num_gpus:,}",
+                "GPUs that share each layer, times pipeline stages, times data parallel.",
+            ),
             words.Number("Price", price, f"The lowest public rental price.{dated}"),
         ]
     )
@@ -218,11 +222,14 @@ def show_fewest(scenario: Scenario, users: int, lengths: Lengths) -> None:
 
 
 def _how(scenario: Scenario) -> str:
-    stages = scenario.pipeline_parallel
-    if stages == 1:
-        return counted(scenario.tensor_parallel, "GPU")
-    each = counted(scenario.tensor_parallel, "GPU")
-    return f"{counted(scenario.num_gpus, 'GPU')}: {counted(stages, 'pipeline stage')} of {each}"
+    """The GPUs of a replica, and what they are the product of where that is more than one number."""
+    stages, copies = scenario.pipeline_parallel, scenario.data_parallel
+    layout = counted(scenario.tensor_parallel, "GPU")
+    if stages == copies == 1:
+        return layout
+    if stages > 1:
+        layout = f"{counted(stages, 'pipeline stage')} of {layout}"
+    return f"{counted(scenario.num_gpus, 'GPU')}: {layout}" + (f" × {copies:,} in data parallel" if copies > 1 else "")
 
 
 # -------------------------------------------------------------------------------------------------------------- page

@@ -168,6 +168,15 @@ def test_the_fewest_gpus_are_those_of_the_best_layout(app):
     assert page.metric("GPUs") == str(fewest_for_users(scenario, 8, USUAL).point.num_gpus)
 
 
+def test_a_replica_in_data_parallel_names_every_number_that_its_gpus_are_the_product_of(app):
+    page = on_users(app, model="deepseek-v3", gpu="h200-141gb", ctx="32k", batch="100", tp="8", dp="2", ep="yes")
+    assert page.metric("GPUs a replica") == "6"
+    assert any(
+        text.endswith("each replica on 6 GPUs: 3 pipeline stages of 1 GPU × 2 in data parallel.")
+        for text in page.texts()
+    )
+
+
 def test_with_a_draft_model_the_fewest_gpus_say_why_no_stages_were_tried(app):
     said = f"P{why_no_stages(LLAMA.with_changes(draft_model='llama-3.2-1b'))[1:]}."
     assert said in on_users(app, draft="llama-3.2-1b").texts()
