@@ -131,7 +131,7 @@ def parse_bytes(text: str, name: str = "size") -> int:
         raise InputError(f"{name} is {shorten(text)!r}; write a size such as 24GiB, 24GB or 512MiB")
     exact = Fraction(found[1]) * unit
     if unit == 1 and exact.denominator != 1:
-        raise InputError(f"{name} {shorten(text)!r} is not a whole number of bytes")
+        raise InputError(f"{name} {shorten(text)!r} is not a whole number of bytes; write a size such as 24GiB")
     return int(exact)
 
 

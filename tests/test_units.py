@@ -179,7 +179,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 def test_a_size_is_never_rounded() -> None:
-    with pytest.raises(InputError, match="is not a whole number of bytes"):
+    with pytest.raises(InputError, match="is not a whole number of bytes; write a size such as 24GiB"):
         parse_bytes("0.3 B")
 
 

@@ -20,7 +20,7 @@ from kvplan.ui.fields import FIELDS
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids
 from kvplan.ui.questions.shown import show_answer, show_formula, show_memory_sum
 from kvplan.ui.scenario import held
-from kvplan.units import counted, format_usd
+from kvplan.units import counted, format_rate
 
 PRICE, COUNT = "price per hour", "fewest GPUs"
 
@@ -142,6 +142,6 @@ def _show_sums(scenario: Scenario, rows: list[FleetRow]) -> None:
         return
     here = best.answer.scenario
     layout = f"{here.tensor_parallel:,} side by side × {counted(here.pipeline_parallel, 'stage')}"
-    price = "no price known" if best.price is None else f"{here.num_gpus:,} × {format_usd(best.price.usd)}"
+    price = "no price known" if best.price is None else f"{here.num_gpus:,} × {format_rate(best.price.usd)}"
     st.text(f"{best.gpu}: {layout} = {counted(here.num_gpus, 'GPU')}; {price}, {price_words(best)}")
     show_memory_sum(best.answer)
