@@ -194,9 +194,13 @@ class State(NamedTuple):
         }
 
 
+def _recurrent(layer: Layer) -> RecurrentState | None:
+    return next((member for member in members(layer.cache) if isinstance(member, RecurrentState)), None)
+
+
 def state_of(layer: Layer) -> State | None:
     """The sizes of a recurrent layer laid out as Mamba-2 or the gated delta rule; None for any other."""
-    cache = next((member for member in members(layer.cache) if isinstance(member, RecurrentState)), None)
+    cache = _recurrent(layer)
     out = next((g for g in layer.weights if g.role == "recurrent" and g.split == "columns"), None)
     found = None if cache is None or out is None else _state(cache, out.columns)
     return found if found is not None and all(_is_known(group, found) for group in layer.weights) else None
@@ -222,6 +226,29 @@ def _is_known(group: WeightGroup, state: State) -> bool:
     filter_width = group.role == "recurrent_state" and group.columns > 1
     rows = state.rows()[group.role]
     return rows.count(group.rows) == 1 and (not filter_width or group.columns == state.sizes.conv_width)
+
+
+CHANNEL_ROLES = frozenset({"recurrent", "recurrent_state", "convolution"})
+"""Roles of the matrices that read, filter or write the channels of a recurrent layer or a short convolution."""
+
+
+def channel_side(group: WeightGroup) -> str:
+    """The side of such a matrix that its channels are: what reads them has them as columns."""
+    return "columns" if group.split == "columns" else "rows"
+
+
+def mamba_of(layer: Layer) -> RecurrentState | None:
+    """The state of a Mamba layer, each channel with one of its own; None for any other.
+
+    Its channels are a multiple of the hidden size, `expand` in its config. Those of Mamba-2 and of a gated delta rule
+    are what heads and their width make, which are sizes themselves.
+    """
+    cache = _recurrent(layer)
+    if cache is None or cache.head_elements == 1 or state_of(layer) is not None:
+        return None
+    sides = [getattr(group, channel_side(group)) for group in layer.weights if group.role in CHANNEL_ROLES]
+    is_mamba = cache.conv_channels == cache.heads and not cache.conv_groups
+    return cache if is_mamba and not any(side % cache.heads for side in sides) else None
 
 
 def _state_size(name: str) -> Callable[[Layer], int | None]:
@@ -334,8 +361,9 @@ def kept_layers(model: Model) -> dict[str, int]:
 def _kept(layer: Layer, hidden: int) -> list[str]:
     has_sizes = headed(layer) is not None or latent_of(layer, hidden) is not None
     has_state = state_of(layer) is not None
+    mamba = mamba_of(layer)
     others = [
-        m.label
+        f"{m.label}, {mamba.heads / hidden:g} times as wide as the hidden size" if mamba and m is mamba else m.label
         for m in members(layer.cache)
         if not (has_state if m.kind == "recurrent" else has_sizes and m.kind in OWN_SIZES)
     ]
@@ -345,7 +373,7 @@ def _kept(layer: Layer, hidden: int) -> list[str]:
 def kept_weights(model: Model) -> dict[str, int]:
     """Parameters that no size names, by the label of their role."""
     sums: dict[str, int] = {}
-    named = [layer for layer, _ in model.layer_runs if state_of(layer)]
+    named = [layer for layer, _ in model.layer_runs if state_of(layer) or mamba_of(layer)]
     known = {group for layer in named for group in layer.weights if group.role in ("recurrent", "recurrent_state")}
     for group, count in model.all_groups:
         if group.role in KEPT_ROLES and group not in known:

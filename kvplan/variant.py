@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from kvplan.attention import (
@@ -38,10 +39,12 @@ from kvplan.errors import InputError, quoted
 from kvplan.model import ROLES, ROUTED, Layer, Model, WeightGroup, require_model
 from kvplan.names import clean_name
 from kvplan.sizes import (
+    CHANNEL_ROLES,
     LATENT_KINDS,
     STATE_SIZES,
     State,
     attention_heads,
+    channel_side,
     expert_width,
     feed_forward,
     has_experts_at,
@@ -52,6 +55,7 @@ from kvplan.sizes import (
     is_switched,
     kv_heads,
     latent_of,
+    mamba_of,
     members,
     mlp_width,
     shape_of,
@@ -318,19 +322,32 @@ def _with_hidden(model: Model, wanted: Wanted) -> Model:
 
 
 def _hidden_layer(layer: Layer, old: int, new: int) -> Layer:
-    """A layer for another hidden state; a short convolution has a channel for each of its values (LFM2)."""
+    """A layer for another hidden state: a short convolution (LFM2) has as many channels, Mamba a multiple."""
     cache = layer.cache
     if isinstance(cache, ShortConvolution) and cache.channels == old:
-        channelled = _weights(layer, lambda group: _channels(group, old, new))
-        layer = replace(channelled, cache=replace(cache, channels=new))
+        layer = replace(_channelled(layer, old, new), cache=replace(cache, channels=new))
+    elif mamba := mamba_of(layer):
+        inner = _inner(Fraction(mamba.heads, old), new)
+        wider = _state_changed(cache, lambda state: replace(state, heads=inner, conv_channels=inner))
+        layer = replace(_channelled(layer, old, new), cache=wider)
     return _weights(layer, lambda group: _hidden(group, old, new))
 
 
-def _channels(group: WeightGroup, old: int, new: int) -> WeightGroup:
-    """A projection or the filter of a short convolution, on the side of its channels."""
-    if group.role not in ("convolution", "recurrent_state"):
-        return group
-    return _scaled(group, "columns" if group.split == "columns" else "rows", old, new, "hidden_size")
+def _inner(expand: Fraction, hidden: int) -> int:
+    """The channels of a Mamba layer."""
+    inner = expand * hidden
+    if inner.denominator != 1:
+        raise InputError(f"hidden_size is {hidden}; {expand} times as many channels of a recurrent layer is not whole")
+    return inner.numerator
+
+
+def _channelled(layer: Layer, old: int, new: int) -> Layer:
+    """The projections and the filter of a layer on the side of its channels."""
+
+    def change(group: WeightGroup) -> WeightGroup:
+        return _scaled(group, channel_side(group), old, new, "hidden_size") if group.role in CHANNEL_ROLES else group
+
+    return _weights(layer, change)
 
 
 def _hidden(group: WeightGroup, old: int, new: int) -> WeightGroup:
@@ -472,6 +489,12 @@ def _is_head_norm(group: WeightGroup, width: int) -> bool:
 def _each_member(cache: LayerCache, change: Callable[[LayerCache], LayerCache]) -> LayerCache:
     """A cache whose mixers with KV heads are changed."""
     made = tuple(change(member) if has_heads(member) else member for member in members(cache))
+    return CombinedCache(made) if isinstance(cache, CombinedCache) else made[0]
+
+
+def _state_changed(cache: LayerCache, change: Callable[[RecurrentState], LayerCache]) -> LayerCache:
+    """A cache whose recurrent mixer is changed."""
+    made = tuple(change(member) if isinstance(member, RecurrentState) else member for member in members(cache))
     return CombinedCache(made) if isinstance(cache, CombinedCache) else made[0]
 
 
@@ -685,8 +708,7 @@ def _state_resized(layer: Layer, sizes: Recurrent) -> Layer:
     if old is None:
         return layer
     new = State(sizes, old.is_delta)
-    made = tuple(_state_cache(m, new) if isinstance(m, RecurrentState) else m for m in members(layer.cache))
-    cache = CombinedCache(made) if isinstance(layer.cache, CombinedCache) else made[0]
+    cache = _state_changed(layer.cache, lambda state: _state_cache(state, new))
     return replace(_weights(layer, lambda group: _state_sized(group, old, new)), cache=cache)
 
 

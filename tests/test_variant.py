@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan.attention import FullAttention, LatentAttention, SlidingAttention
+from kvplan.attention import FullAttention, LatentAttention, RecurrentState, SlidingAttention
 from kvplan.define import Experts, Latent, Recurrent, define_model
+from kvplan.dtypes import WEIGHT_FORMATS
 from kvplan.errors import InputError, KvplanError
 from kvplan.importer import import_config
-from kvplan.model import Model
+from kvplan.model import Layer, Model
 from kvplan.presets import dump_toml, list_models, load_model, model_from_table, model_to_table, parse_toml
-from kvplan.sizes import STATE_SIZES, sizes_of, varying
+from kvplan.sizes import STATE_SIZES, kept_parts, mamba_of, sizes_of, varying
 from kvplan.variant import SIZE_WORDS, order_of, variant, with_num_params
 from tests.make_model_presets import companion_of, config_of, read_rows
 
+CONFIGS = Path(__file__).parent / "data" / "configs"
 CONTEXTS = (1, 100, 5_000, 200_000)
 
 
@@ -484,6 +488,52 @@ LEAST = {
     "attention_every": 1,
 }  # fmt: skip
 """How many configs are compared at the least for a size."""
+
+
+JAMBA = next(row for row in ROWS if row["id"] == "jamba-v0.1")
+
+
+@pytest.mark.parametrize(("hidden", "heads"), [(8192, 64), (2048, 16), (4224, 33)])
+def test_the_channels_of_a_mamba_layer_are_a_multiple_of_the_hidden_size(hidden: int, heads: int) -> None:
+    config = {**config_of(JAMBA), "hidden_size": hidden, "num_attention_heads": heads, "num_key_value_heads": 1}
+    imported = import_config(config, measure="never")
+    changes = {"hidden_size": hidden, "num_attention_heads": heads, "num_kv_heads": 1}
+    made = variant(load_model("jamba-v0.1"), changes)
+    assert changed_roles(imported, made) == {}
+    assert made.cache_curve() == imported.cache_curve()
+    channels = 2 * hidden  # the config's mamba_expand
+    assert made.cache_curve().fixed_bytes == 28 * channels * (16 * 4 + 4 * 2)  # a state in fp32, 4 inputs in bf16
+
+
+def test_beside_shared_attention_mamba_follows_the_hidden_size_too() -> None:
+    config = json.loads((CONFIGS / "Zyphra__Zamba-7B-v1@tfdefault.json").read_text(encoding="utf-8"))
+    preset = import_config(config, dtype="bf16", measure="never")
+    made = variant(preset, {"hidden_size": 2 * 3712})
+    assert made.cache_curve().fixed_bytes == 2 * preset.cache_curve().fixed_bytes == 76 * 4 * 3712 * (16 * 4 + 4 * 2)
+    assert kept_parts(made) == ("76 layers of recurrent state, 2 times as wide as the hidden size",)
+
+
+def test_what_stays_of_a_mamba_layer_says_that_its_width_does_not() -> None:
+    preset = load_model("jamba-v0.1")
+    assert kept_parts(preset) == ("28 layers of recurrent state, 2 times as wide as the hidden size",)
+    assert kept_parts(variant(preset, {"hidden_size": 8192})) == kept_parts(preset)
+
+
+@pytest.mark.parametrize("name", ["mamba2-130m", "falcon-h1-0.5b", "nemotron-h-8b", "qwen3-next-80b-a3b"])
+def test_the_channels_of_other_recurrent_layers_are_what_their_own_sizes_make(name: str) -> None:
+    preset = load_model(name)
+    made = variant(preset, {"hidden_size": 2 * preset.hidden_size})
+    assert {layer.cache for layer in made.layers} == {layer.cache for layer in preset.layers}
+    assert sizes_of(made)["state_heads"] == sizes_of(preset)["state_heads"]
+    assert not any(mamba_of(layer) for layer in preset.layers)
+
+
+def test_channels_that_would_not_be_whole_are_refused() -> None:
+    cache = RecurrentState(6, 4, WEIGHT_FORMATS["fp32"], 6, 4, WEIGHT_FORMATS["bf16"])
+    odd = replace(load_model("mamba2-130m"), layers=(Layer(cache, ()),), hidden_size=4)
+    assert mamba_of(odd.layers[0]) == cache
+    with pytest.raises(InputError, match=r"^hidden_size is 5; 3/2 times as many channels of a recurrent layer is not"):
+        variant(odd, {"hidden_size": 5})
 
 
 # -------------------------------------------------------------------------------------------------------- the rest
