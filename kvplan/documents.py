@@ -61,12 +61,27 @@ def csv_comment(text: str) -> str:
     return "# " + re.sub(r"([,;\t][\"']*)(?=[=+\-@])", r"\1 ", one_line(text)) + "\n"
 
 
+EXACT = 2**53
+"""A float counts whole numbers exactly up to here."""
+
+
+def whole_column(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of counts as integers again, which a gap among them had turned into floats; others as they are."""
+    if column.dtype.kind != "f":
+        return column
+    known = column.dropna()
+    whole = len(known) > 0 and bool((known % 1 == 0).all()) and known.abs().max() <= EXACT
+    return column.astype("Int64") if whole else column
+
+
 def table_csv(table: pd.DataFrame) -> str:
-    """Any table as CSV without its index, safe to open in a spreadsheet."""
+    """Any table as CSV without its index, safe to open in a spreadsheet; counts are integers, also beside a gap."""
     safe = table.rename(columns=lambda name: _no_formula(str(name)))
     for name, kind in safe.dtypes.items():
         if str(kind) in ("object", "str", "string", "category"):
             safe[name] = [_no_formula(value) for value in safe[name]]
+        else:
+            safe[name] = whole_column(safe[name])
     text: str = safe.to_csv(index=False, lineterminator="\n")
     return text
 

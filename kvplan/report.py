@@ -24,6 +24,7 @@ from kvplan.documents import (
     markdown_table,
     markdown_text,
     table_csv,
+    whole_column,
 )
 from kvplan.errors import InputError, LinkError
 from kvplan.explain import cache_terms, kinds_sentence, layer_strip, overhead_terms, plan_values, weight_terms
@@ -275,8 +276,8 @@ def _plain_rows(table: pd.DataFrame) -> Iterable[tuple[Any, ...]]:
 
 
 def _plain_column(column: pd.Series[Any]) -> list[Any]:
-    missing = column.isna()
-    return [None if gone else value for value, gone in zip(column.tolist(), missing.tolist(), strict=True)]
+    exact = whole_column(column)
+    return [None if gone else value for value, gone in zip(exact.tolist(), exact.isna().tolist(), strict=True)]
 
 
 def _text_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:

@@ -195,6 +195,16 @@ def test_a_table_too_long_to_show_is_refused_and_not_cut(write: Callable[[pd.Dat
         write(table, SCENARIO)
 
 
+def test_counts_are_integers_beside_a_gap_and_other_numbers_stay() -> None:
+    table = pd.DataFrame(
+        {"GPUs": [2, None], "rent": [2.5, None], "huge": [2.0**60, None], "none": [None, float("nan")]}
+    )
+    rows = json.loads(sweep_json(table, SCENARIO))["rows"]
+    assert rows == [[2, 2.5, 2.0**60, None], [None] * 4]
+    assert type(rows[0][0]) is int
+    assert table_csv(table) == "GPUs,rent,huge,none\n2,2.5,1.152921504606847e+18,\n,,,\n"
+
+
 def test_a_missing_value_is_null_in_json_and_empty_elsewhere() -> None:
     table = pd.DataFrame({"heads": pd.array([8, None], dtype="Int64"), "rent": [0.5, None], "name": ["a", None]})
     assert json.loads(sweep_json(table, SCENARIO))["rows"] == [[8, 0.5, "a"], [None, None, None]]
