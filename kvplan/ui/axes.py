@@ -52,6 +52,23 @@ def _written(label: str, default: str, one: str) -> Callable[[str, Scenario], li
     return ask
 
 
+def _ask_gpus(key: str, scenario: Scenario) -> list[Any]:
+    values = _written("Numbers of GPUs", "1,2,4,8", "the number of GPUs")(key, scenario)
+    say_gpus_in_all(scenario, values)
+    return values
+
+
+def say_gpus_in_all(scenario: Scenario, values: Sequence[int]) -> None:
+    """What numbers of GPUs are to be multiplied with, where the scenario has stages or replicas."""
+    stages, copies = scenario.pipeline_parallel, scenario.data_parallel
+    if values and stages * copies > 1:
+        each = counted(values[-1], "GPU")
+        st.caption(
+            f"Of each stage of each replica, as in the sidebar: {each} here × {counted(stages, 'stage')} × "
+            f"{counted(copies, 'replica')} = {counted(values[-1] * stages * copies, 'GPU')} in all."
+        )
+
+
 def _chosen(label: str, options: Callable[[], list[str]], first: tuple[str, ...]) -> Callable[[str, Scenario], Any]:
     """Names from a list, in its order."""
 
@@ -106,11 +123,7 @@ AXES: dict[str, AxisWidget] = {
         lambda value: f"with weights {value}" if value == AS_PUBLISHED else f"with {value} weights",
     ),
     "num_kv_heads": AxisWidget("KV heads", _ask_heads, lambda value: f"with {counted(value, 'KV head')}"),
-    "tensor_parallel": AxisWidget(
-        "Number of GPUs",
-        _written("Numbers of GPUs", "1,2,4,8", "the number of GPUs"),
-        lambda value: f"on {counted(value, 'GPU')}",
-    ),
+    "tensor_parallel": AxisWidget("Number of GPUs", _ask_gpus, lambda value: f"on {counted(value, 'GPU')}"),
     "gpu": AxisWidget("GPU", _chosen("GPU", gpu_ids, POPULAR_GPUS), lambda value: f"on {value}"),
 }
 """Every axis by the column that it becomes."""

@@ -305,6 +305,17 @@ def test_more_values_than_lines_can_be_told_apart_make_a_map(app):
     assert {trace["name"] for trace in figure(page)["data"]} == {"t4-16gb", "h100-sxm-80gb"}
 
 
+@pytest.mark.parametrize(
+    ("question", "chosen"),
+    [(CROSSOVER, {"line": "Number of GPUs"}), (FIT, {"panel": "Number of GPUs"}), (PAIR, {"up": "Number of GPUs"})],
+)
+def test_numbers_of_gpus_say_what_they_are_in_all_with_stages_and_replicas(app, question, chosen):
+    page = asked(app, question, pp="2", dp="3")
+    page.set(**chosen)
+    said = "Of each stage of each replica, as in the sidebar: 8 GPUs here × 2 stages × 3 replicas = 48 GPUs in all."
+    assert said in [caption.value for caption in page.run.caption]
+
+
 def test_two_equal_settings_are_refused_in_words(app):
     page = asked(app, PAIR)
     page.set(across="GPU")

@@ -16,7 +16,7 @@ from kvplan.sweep import AS_PUBLISHED, Refusal, sweep
 from kvplan.sweep_charts import SCALES, Curve, cache_curves
 from kvplan.ui import words
 from kvplan.ui.address import BIND
-from kvplan.ui.axes import AXES, ask_values, pick_axis, value_words, values_words
+from kvplan.ui.axes import AXES, ask_values, pick_axis, say_gpus_in_all, value_words, values_words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
 from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps, show_terms
@@ -62,6 +62,8 @@ def _ask_lines(column: str, scenario: Scenario) -> list[Any]:
         label = AXES[column].label
         text = st.text_input(label, FEW[column], key=f"line_{column}", max_chars=200, bind=BIND)
         values: list[Any] = sorted(parse_axis(text or "", label))
+        if column == "tensor_parallel":
+            say_gpus_in_all(scenario, values)
     else:
         values = ask_values(column, "line", scenario)
     if len(values) > len(SERIES):
