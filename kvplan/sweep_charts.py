@@ -5,7 +5,7 @@ Maps stand on axes of categories, one for each swept value, so that a hover name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -417,7 +417,7 @@ def cache_curves(curves: Sequence[Curve], unit: str = "GiB", scale: str = SCALES
     if len(weights) == 1:
         traces.append(_thin(_line("Weights", curves[0].table, "weight_bytes", unit, GREY, "dash")))
     traces.append(_line("Usable capacity", curves[0].table, "capacity_bytes", unit, *CAPACITY))
-    traces += _crossover_marks(curves, unit, int(contexts[-1]))
+    traces += _crossover_marks(curves, unit, _along(contexts, scale))
     top = max(capacity, *weights) * 1.3 / UNIT_BYTES[unit]
     lowest = min(int(curve.table["cache_bytes"].min()) for curve in curves) / UNIT_BYTES[unit]
     log = scale == SCALES[2]
@@ -476,15 +476,29 @@ def _thin(line: Figure) -> Figure:
     return line | {"line": line["line"] | {"width": 1.5}}
 
 
-def _crossover_marks(curves: Sequence[Curve], unit: str, last: int) -> list[Figure]:
+def _along(contexts: Any, scale: str) -> Callable[[int], float]:
+    """Where a context stands on the axis: 0 at its beginning, 1 at its end."""
+    axis_value = float if scale == SCALES[1] else _log10
+    first, last = axis_value(contexts[0]), axis_value(contexts[-1])
+    return lambda context: (axis_value(context) - first) / (last - first)
+
+
+def _crossover_marks(curves: Sequence[Curve], unit: str, along: Callable[[int], float]) -> list[Figure]:
     """The crossovers inside the figure, each with its context; every other one is written below."""
     marks: list[Figure] = []
     for curve, (color, _, symbol) in zip(curves, SERIES, strict=False):
         crossover = curve.plan.crossover_context_length
-        if crossover is not None and curve.table["context_length"].iloc[0] <= crossover <= last:
-            place = "bottom right" if len(marks) % 2 else "top left"
+        if crossover is not None and 0 <= along(crossover) <= 1:
+            place = _label_place(along(crossover), len(marks))
             marks.append(_crossover_mark(curve, crossover, unit, (color, symbol, place)))
     return marks
+
+
+def _label_place(share: float, number: int) -> str:
+    """The side of a mark on which its label is whole, also in a figure as narrow as a phone."""
+    if number % 2:
+        return "bottom right" if share < 0.8 else "bottom center"
+    return "top left" if share > 0.2 else "top right"
 
 
 def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, str, str]) -> Figure:
@@ -498,6 +512,7 @@ def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, st
         "y": [size / UNIT_BYTES[unit]],
         "text": [f"{crossover:,}"],
         "textposition": place,
+        "cliponaxis": False,
         "customdata": [[size, exact(size, unit)]],
         "hovertemplate": f"crossover, {curve.label}<br>%{{x:,}} tokens<br>%{{customdata[1]}}<extra></extra>",
         "marker": {"color": color, "size": 12, "symbol": symbol, "line": {"width": 2, "color": "white"}},

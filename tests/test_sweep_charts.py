@@ -211,6 +211,20 @@ def test_a_map_of_numbers_measures_no_margin_for_itself():
 # ---------------------------------------------------------------------------------------------------------- lines
 
 
+@pytest.mark.parametrize(("scale", "places"), [(0, ["top left", "bottom center"]), (1, ["top left", "bottom right"])])
+def test_the_label_of_a_crossover_near_the_end_of_the_axis_is_not_cut(scale, places):
+    contexts = [1024, 2**17, 2**18]  # 122,532 stands at 0.86 of a log axis, at 0.46 of a linear one
+    plans = [kvplan.plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=1)) for _ in range(2)]
+    lines = [
+        Curve(str(number), plan, kvplan.sweep(plan.scenario, context_length=contexts))
+        for number, plan in enumerate(plans)
+    ]
+    marks = [
+        trace for trace in cache_curves(lines, scale=SCALES[scale])["data"] if trace["name"].startswith("Crossover")
+    ]
+    assert [mark["textposition"] for mark in marks] == places
+
+
 def test_crossovers_of_compared_lines_are_their_plans_and_are_written_beside_them():
     found = curves(kv_dtype=["bf16", "fp8"])
     marks = [trace for trace in cache_curves(found)["data"] if trace["mode"] == "markers+text"]

@@ -47,9 +47,9 @@ def ask(scenario: Scenario) -> None:
 
 
 def _with_prefix(contexts: list[int], scenario: Scenario) -> list[int]:
-    """The contexts that hold the shared prefix of the scenario. Raises InputError where none does."""
+    """The contexts that hold the shared prefix of the scenario. Raises InputError where they make no line."""
     found = [tokens for tokens in contexts if tokens + scenario.image_tokens >= scenario.shared_prefix]
-    if not found:
+    if len(found) < 2:
         raise InputError(
             f"shared_prefix is {scenario.shared_prefix:,}; the context lengths end at {contexts[-1]:,}, so choose "
             "longer ones"
