@@ -416,6 +416,14 @@ def test_what_does_not_fit_in_any_layout_is_named_below_the_figure(app):
     assert f"Not in the figure, nothing fits: {', '.join(absent)}" in page.texts()
 
 
+def test_of_several_models_what_is_left_out_names_the_model_that_it_is_about(app):
+    page = asked(app, GPU, model="llama-3.1-70b", draft="llama-3.2-1b", ctx="32k", batch="16", weights="fp8")
+    page.set(fleet_models=["gemma-3-27b"], fleet_gpus=["t4-16gb", "h200-141gb"])
+    assert "Not in the figure, nothing fits: t4-16gb for llama-3.1-70b" in page.texts()
+    assert any(text.startswith("llama-3.1-70b: pipeline stages are left out") for text in page.texts())
+    assert "gemma-3-27b" in page.tables()[0].query("GPU == 't4-16gb' and `pipeline stages` > 1")["model"].tolist()
+
+
 def test_with_a_draft_model_the_fewest_gpus_say_why_no_stages_were_tried(app):
     here = LLAMA.with_changes(draft_model="llama-3.2-1b")
     said = f"P{why_no_stages(here)[1:]}."

@@ -9,7 +9,7 @@ import streamlit as st
 
 from kvplan.documents import Figure
 from kvplan.errors import KvplanError
-from kvplan.fleet import FleetRow, cheapest_first, fewest_first, layouts_tried, which_gpu
+from kvplan.fleet import FleetRow, cheapest_first, fewest_first, layouts_tried, which_gpu, why_no_stages
 from kvplan.plan import Scenario
 from kvplan.sweep_charts import fleet_bars, price_words
 from kvplan.ui import words
@@ -57,14 +57,14 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     other = _answer(fewest_first(rows) if by_price else cheapest_first(rows), not by_price)
     if other != answer:
         st.text(other)
-    words.say_no_stages(scenario)
+    _say_no_stages(scenario, rows)
     words.show_warnings(shared)
     shown, absent = _parted(rows, by_price)
     figures = []
     if shown:
         figures = [Figure("GPUs", f"Fewest GPUs that fit, by GPU. {answer}", fleet_bars(shown, by_price))]
         words.show_chart(figures[0].figure, figures[0].alt, "fleet")
-        _say_absent(absent)
+        _say_absent(absent, _several(rows))
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
         price = st.column_config.NumberColumn(format="dollar")
@@ -98,12 +98,26 @@ def _parted(rows: list[FleetRow], by_price: bool) -> tuple[list[FleetRow], list[
     return [row for row, length in pairs if length is not None], [row for row, length in pairs if length is None]
 
 
-def _say_absent(rows: list[FleetRow]) -> None:
-    """Which GPUs have no bar, and why."""
-    unpriced = [row.gpu for row in rows if row.num_gpus is not None]
-    for why, gpus in (("no price known", unpriced), ("nothing fits", [r.gpu for r in rows if r.num_gpus is None])):
-        if gpus:
-            st.text(f"Not in the figure, {why}: {', '.join(dict.fromkeys(gpus))}")
+def _say_absent(rows: list[FleetRow], several: bool) -> None:
+    """Which GPUs have no bar, and why; of several models with the model that it is about."""
+    unpriced = [row for row in rows if row.num_gpus is not None]
+    for why, found in (("no price known", unpriced), ("nothing fits", [row for row in rows if row.num_gpus is None])):
+        if found:
+            named = (f"{row.gpu} for {row.model}" if several else row.gpu for row in found)
+            st.text(f"Not in the figure, {why}: {', '.join(named)}")
+
+
+def _several(rows: list[FleetRow]) -> bool:
+    return len({row.model for row in rows}) > 1
+
+
+def _say_no_stages(scenario: Scenario, rows: list[FleetRow]) -> None:
+    """Why no stages were tried; a draft model is the sidebar's model's own, so of several models it names that one."""
+    why = why_no_stages(scenario)
+    if why and _several(rows):
+        st.text(f"{scenario.model.id or scenario.model.name}: {why}.")
+    else:
+        words.say_no_stages(scenario)
 
 
 def _shared_warnings(rows: list[FleetRow]) -> list[str]:
