@@ -323,7 +323,7 @@ def context_values(p: MemoryPlan, lowest: int = 512) -> list[int]:
     windows = [term.max_tokens for usage in p.stages for term in usage.shard.curve.terms if term.max_tokens]
     last = min(MAX_COUNT, 2 ** (reach - 1).bit_length())
     wanted = [*octave_values(lowest, last), *windows, *_drawable(marks)]
-    least = max(lowest, scenario.shared_prefix - scenario.image_tokens)
+    least = max(lowest, scenario.least_context_length)
     return sorted({value for value in wanted if least <= value <= last})
 
 

@@ -132,6 +132,11 @@ class Scenario:
         self.draft_model.shards(self.kv_dtype, None, self.placement)
 
     @property
+    def least_context_length(self) -> int:
+        """The shortest context that holds the shared prefix, of which image tokens may be a part."""
+        return max(1, self.shared_prefix - self.image_tokens)
+
+    @property
     def held_tokens(self) -> int:
         """Tokens that one sequence holds: its context and its images."""
         return self.context_length + self.image_tokens
@@ -415,19 +420,25 @@ class MemoryPlan:
 
     @cached_property
     def max_context_length(self) -> int | None:
-        """The longest context at the plan's batch that memory holds; None where memory sets no limit."""
+        """The longest context at the plan's batch that memory holds; None where memory sets no limit.
+
+        0 where not even the shortest fits: one token, or the shared prefix.
+        """
         batch = self.scenario.batch_size
         beyond = first_true(lambda tokens: not self.fits_with(tokens, batch), MAX_COUNT)
-        return None if beyond is None else beyond - 1
+        if beyond is None:
+            return None
+        return 0 if beyond <= self.scenario.least_context_length else beyond - 1
 
     @cached_property
     def crossover_context_length(self) -> int | None:
         """The smallest context at the plan's batch whose cache is at least the weights, or None.
 
-        With pipeline stages, of all stages together.
+        With pipeline stages, of all stages together. None is shorter than the shared prefix.
         """
         weights, batch = sum(usage.shard.weight_bytes for usage in self.stages), self.scenario.batch_size
-        return first_true(lambda tokens: sum(u.cache_bytes(tokens, batch) for u in self.stages) >= weights, MAX_COUNT)
+        found = first_true(lambda tokens: sum(u.cache_bytes(tokens, batch) for u in self.stages) >= weights, MAX_COUNT)
+        return None if found is None else max(found, self.scenario.least_context_length)
 
     @cached_property
     def decode_floor_seconds(self) -> float | None:
@@ -531,8 +542,15 @@ def _short_sentence(p: MemoryPlan, missing: str) -> str:
         return f"{short}; {_plural(p.max_batch_size, 'sequence')} of {tokens} would fit"
     batch, longest = _plural(p.scenario.batch_size, "sequence"), p.max_context_length
     if not longest:
-        return f"{short}; {batch} would not fit even with one token each"
+        return f"{short}; {batch} would not fit even with {_least_words(p.scenario)}"
     return f"{short}; {batch} would fit up to {_plural(longest, 'token')} each"
+
+
+def _least_words(scenario: Scenario) -> str:
+    """The least that each sequence holds."""
+    if scenario.shared_prefix == 0:
+        return "one token each"
+    return f"nothing but the shared prefix of {_plural(scenario.shared_prefix, 'token')}"
 
 
 def _warnings(scenario: Scenario) -> list[str]:

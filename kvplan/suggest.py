@@ -113,8 +113,7 @@ def _cache_dtype(now: MemoryPlan) -> Suggestion | None:
 
 def _context(now: MemoryPlan) -> Suggestion | None:
     longest = now.max_context_length
-    least = max(1, now.scenario.shared_prefix - now.scenario.image_tokens)
-    if longest is None or longest < least:
+    if not longest:
         return None
     changed = now.scenario.with_changes(context_length=longest)
     return _first_that_fits("context_length", [(changed, f"Limit the context to {counted(longest, 'token')}")])

@@ -198,8 +198,7 @@ def _swept(axes: _Axes, outer: tuple[Any, ...]) -> dict[str, Any]:
 
 def _shorter_than_prefix(scenario: Scenario, axes: _Axes) -> list[int]:
     """Contexts that do not hold the scenario's shared prefix, which `plan` refuses."""
-    needed = scenario.shared_prefix - scenario.image_tokens
-    return [tokens for tokens in axes.context_length if tokens < needed]
+    return [tokens for tokens in axes.context_length if tokens < scenario.least_context_length]
 
 
 def _short_reason(scenario: Scenario, tokens: int) -> str:

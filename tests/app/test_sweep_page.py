@@ -164,7 +164,8 @@ def test_a_value_that_cannot_be_planned_is_named_and_the_others_stand(app):
 def test_lines_begin_where_a_sequence_holds_the_shared_prefix(app):
     page = asked(app, CROSSOVER, ctx="128k", prefix="125000")
     assert min(numbers(page.figure("Cache over context length")["data"][0]["x"])) == 2**17
-    page.open("crossover_formula")  # the cache passes the weights at 122,532 tokens, fewer than the prefix has
+    assert "at 125,000 tokens" in page.heading()  # the cache passes the weights at 122,532 tokens already
+    page.open("crossover_formula")
     assert not page.run.error
 
 

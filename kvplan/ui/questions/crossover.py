@@ -48,7 +48,7 @@ def ask(scenario: Scenario) -> None:
 
 def _with_prefix(contexts: list[int], scenario: Scenario) -> list[int]:
     """The contexts that hold the shared prefix of the scenario. Raises InputError where they make no line."""
-    found = [tokens for tokens in contexts if tokens + scenario.image_tokens >= scenario.shared_prefix]
+    found = [tokens for tokens in contexts if tokens >= scenario.least_context_length]
     if len(found) < 2:
         raise InputError(
             f"shared_prefix is {scenario.shared_prefix:,}; the context lengths end at {contexts[-1]:,}, so choose "
@@ -140,9 +140,7 @@ def _show_terms(column: str, named: list[tuple[Any, Curve]]) -> None:
     for value, curve in named:
         crossover = curve.plan.crossover_context_length
         if crossover is not None:
-            here = curve.plan.scenario
-            prefix = min(here.shared_prefix, crossover + here.image_tokens)
-            at = plan(here.with_changes(context_length=crossover, shared_prefix=prefix))
+            at = plan(curve.plan.scenario.with_changes(context_length=crossover))
             st.text(f"{value_words(column, value)}, {counted(crossover, 'token')}")
             sums = Term("cache", "sum of the above", at.cache_bytes)
             show_terms([*cache_terms(at), sums, Term("weights", words.precision(at.scenario), at.weight_bytes)])
