@@ -91,11 +91,11 @@ def test_images_are_held_besides_the_context() -> None:
 def test_no_limit_is_a_context_that_does_not_hold_the_shared_prefix() -> None:
     small = kvplan.Scenario("llama-3.1-8b", "l4-24gb", context_length=65536, batch_size=8, shared_prefix=64000)
     p = plan(small)
-    assert 64000 * 131072 > p.capacity_bytes - p.weight_bytes - p.overhead_bytes  # the prefix alone is too large
+    assert p.capacity_bytes - p.weight_bytes - p.overhead_bytes < 64000 * 131072  # the prefix alone is too large
     assert p.max_context_length == 0
     assert p.sentence.endswith("8 sequences would not fit even with nothing but the shared prefix of 64,000 tokens")
     large = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", context_length=250000, batch_size=8, shared_prefix=200000)
-    assert 200000 * 131072 > plan(large).weight_bytes  # so every context that holds the prefix is past the crossover
+    assert plan(large).weight_bytes < 200000 * 131072  # so every context that holds the prefix is past the crossover
     assert plan(large).crossover_context_length == 200000
     assert plan(large.with_changes(image_tokens=500)).crossover_context_length == 199500
 
