@@ -154,6 +154,15 @@ def _length(word: str, line: int) -> int:
     return parse_count(word, f"a length in line {line}")
 
 
+def grouped_digits(text: str) -> str:
+    """The first part of a list that may be one number with separators, such as `12,500`; "" where there is none.
+
+    A list reads it as several lengths, since a comma ends a number there.
+    """
+    found = re.search(r"(?<![\d,;])[1-9]\d{0,2}(?:,\d{3})+(?![\d,;])", text)
+    return found[0] if found else ""
+
+
 def lengths_from_quantiles(prompt: tuple[int, int], answer: tuple[int, int], maximum: int) -> Lengths:
     """Lengths from the median and 95th percentile of prompts and of answers, and the longest that is allowed.
 

@@ -17,6 +17,7 @@ from kvplan.fleet import (
     fewest_for_users,
     fewest_gpus,
     first_full,
+    grouped_digits,
     layouts,
     layouts_tried,
     lengths_from_list,
@@ -339,3 +340,11 @@ def test_adapters_of_a_model_known_by_its_count_alone_are_refused() -> None:
 def test_lengths_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match=r"lengths is \[100\]; what lengths_from_list makes is needed"):
         plan_users(scenario(), 5, [100])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("900\n12,500", "12,500"), ("1,234,567 8", "1,234,567"), ("12, 500", ""), ("812,1530,97", ""), ("0,500", ""), ("", "")],
+)  # fmt: skip
+def test_what_may_be_one_number_with_separators_is_found_in_a_list(text, found):
+    assert grouped_digits(text) == found

@@ -15,6 +15,7 @@ from kvplan.fleet import (
     Lengths,
     UserPlan,
     fewest_for_users,
+    grouped_digits,
     lengths_from_list,
     lengths_from_quantiles,
     parse_lengths,
@@ -98,7 +99,16 @@ def _listed(in_pairs: bool) -> Lengths:
         help="One pair a line." if in_pairs else "Whole numbers with commas, spaces or lines between them.",
     )  # fmt: skip
     _keep_in_address(text or "")
+    if not in_pairs:
+        _say_grouped(text or "")
     return lengths_of(text or "", in_pairs)
+
+
+def _say_grouped(text: str) -> None:
+    """How a number that may be written with separators is read."""
+    if found := grouped_digits(text):
+        numbers = counted(found.count(",") + 1, "length")
+        st.caption(f"“{found}” is read as {numbers}; one number is written {found.replace(',', '')}.")
 
 
 def _keep_in_address(text: str) -> None:

@@ -62,6 +62,15 @@ def test_lengths_may_be_pasted_in_any_usual_form(app, text):
     assert page.tables()[0]["tokens"].tolist() == [point.tokens for point in points]
 
 
+def test_a_number_with_separators_in_a_list_is_said_to_be_several(app):
+    page = on_users(app)
+    page.set(lengths="a list of lengths")
+    page.set(length_list="900\n12,500")
+    assert "“12,500” is read as 2 lengths; one number is written 12500." in captions(page)
+    page.set(length_list="900, 12500")
+    assert not any("is read as" in caption for caption in captions(page))
+
+
 def test_the_page_says_which_length_the_95th_percentile_of_a_list_is(app):
     page = on_users(app)
     page.set(lengths="a list of lengths")
