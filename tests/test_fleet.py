@@ -344,7 +344,14 @@ def test_lengths_that_are_none_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("900\n12,500", "12,500"), ("1,234,567 8", "1,234,567"), ("12, 500", ""), ("812,1530,97", ""), ("0,500", ""), ("", "")],
-)  # fmt: skip
+    [
+        ("900\n12,500", "12,500"),
+        ("1,234,567 8", "1,234,567"),
+        ("12, 500", ""),
+        ("812,1530,97", ""),
+        ("0,500", ""),
+        ("", ""),
+    ],
+)
 def test_what_may_be_one_number_with_separators_is_found_in_a_list(text, found):
     assert grouped_digits(text) == found
