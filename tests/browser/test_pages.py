@@ -11,7 +11,7 @@ from kvplan.ui.axes import POPULAR_GPUS
 
 pytestmark = pytest.mark.browser
 
-PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+PHONE = {"width": 390, "height": 844}
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 PAGES = {
     "/": "Fits: ",
@@ -27,13 +27,9 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")], ids=["phone", "desktop"])
 @pytest.mark.parametrize("path", PAGES)
-def test_each_page_loads_and_nothing_is_wider_than_the_screen(visit, path, viewport, scheme):
-    visitor = visit(path, viewport=viewport, color_scheme=scheme)
-    assert visitor.heading().startswith(PAGES[path])
-    visitor.page.wait_for_timeout(300)
-    assert visitor.spilled() == 0
+def test_each_page_loads_and_begins_with_its_answer_or_its_name(visit, path):
+    assert visit(path).heading().startswith(PAGES[path])
 
 
 def test_the_scenario_stays_while_moving_between_pages(visit):
