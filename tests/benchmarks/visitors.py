@@ -33,6 +33,7 @@ class Session:
     """One visitor, on the page of that name; the first page has none.
 
     identity   the server's word for this session
+    page_hash  the server's word for the page, from the first run on
     received   the messages of the last run, as they came
     """
 
@@ -42,6 +43,7 @@ class Session:
         self.fragments: dict[str, str] = {}
         self.values: dict[str, WidgetState] = {}
         self.identity = ""
+        self.page_hash = ""
         self.received: list[bytes] = []
 
     async def run(self, **choices: str) -> Answer:
@@ -60,6 +62,7 @@ class Session:
         message = BackMsg()
         rerun = message.rerun_script
         rerun.query_string, rerun.page_name = self.query, self.page
+        rerun.page_script_hash = self.page_hash  # as a browser does once it knows the pages
         rerun.fragment_id = self.fragments.get(changed, "")
         rerun.widget_states.widgets.extend(states)
         await self.socket.send(message.SerializeToString())
@@ -74,6 +77,8 @@ class Session:
             message = ForwardMsg.FromString(self.received[-1])
             self.identity = message.new_session.initialize.session_id or self.identity
             kind = message.WhichOneof("type")
+            if kind == "navigation":
+                self.page_hash = message.navigation.page_script_hash
             if kind == "delta" and message.delta.WhichOneof("type") == "new_element":
                 self._learn(message.delta)
                 seen.take(message.delta)
