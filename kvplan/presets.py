@@ -188,6 +188,26 @@ def found_file(folder: str, name: str) -> Path | None:
     return path
 
 
+def title(folder: str, name: str) -> str:
+    """The name that a preset's file gives among its first lines, read without the rest; "" where none stands there.
+
+    A list of hundreds needs no more. Whether the file is right as a whole is said where it is loaded.
+    """
+    try:
+        path = found_file(folder, name)
+        if path is None:
+            return ""
+        with path.open("rb") as file:
+            start = file.read(_TITLE_BYTES).decode(errors="replace")
+        found = re.match(r'(?:[\w]+ = .*\n)*?name = "([^"\\\n]+)"\n', start)
+        return clean_name(found[1]) if found else ""
+    except (OSError, KvplanError):
+        return ""
+
+
+_TITLE_BYTES = 400
+
+
 def leads_outside(path: Path) -> bool:
     """Whether a preset file is a link to something outside of its library."""
     return path.is_symlink() and not path.resolve().is_relative_to(path.parent.parent.resolve())

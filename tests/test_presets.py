@@ -41,6 +41,7 @@ from kvplan.presets import (
     save_gpu,
     save_model,
     scenario_from_table,
+    title,
 )
 from kvplan.units import GIB
 from tests.examples import ALL_LAYERS, LLAMA_8B, model_of
@@ -76,6 +77,28 @@ def test_a_saved_preset_is_listed_and_loads_as_it_was(library: Path) -> None:
     assert (load_model("mine").id, load_model("mine").notes) == ("mine", MODEL.notes)
     assert load_gpu("card") == GPU
     assert presets_dir() == library
+
+
+def test_the_first_lines_of_a_file_name_it_as_the_whole_file_does() -> None:
+    assert {name: title("models", name) for name in list_models()} == {n: load_model(n).name for n in list_models()}
+    assert {name: title("gpus", name) for name in list_gpus()} == {n: load_gpu(n).name for n in list_gpus()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'schema = 1\n[part]\nname = "Inner"\n',
+        'name = "[a](https://b)"\n',
+        "name = 'Single'\n",
+        'name = "Cut',
+        "\xff",
+    ],
+)
+def test_a_file_that_does_not_begin_with_a_plain_name_has_no_title(library: Path, text: str) -> None:
+    (library / "models").mkdir(exist_ok=True)
+    (library / "models" / "odd.toml").write_text(text, encoding="latin-1")
+    assert title("models", "odd") == title("models", "missing") == title("models", "../odd") == ""
 
 
 def test_a_changed_file_is_read_again(library: Path) -> None:

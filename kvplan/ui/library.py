@@ -13,9 +13,9 @@ import streamlit as st
 
 from kvplan.errors import InputError, PresetError
 from kvplan.hardware import Gpu, Node
-from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind, Preset, entries, is_in_library, kind_of
+from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind, Preset, entries, entry, is_in_library, kind_of
 from kvplan.model import Model
-from kvplan.presets import ScenarioPreset, library_dirs, list_gpus, list_models, load_gpu, load_model
+from kvplan.presets import ScenarioPreset, library_dirs, list_gpus, list_models, load_gpu, load_model, title
 from kvplan.ui.words import show_error
 from kvplan.units import counted
 
@@ -94,7 +94,9 @@ def _changed(kind: Kind) -> tuple[int, ...]:
 @lru_cache(maxsize=8)
 def _titles(kind_name: str, _changed: tuple[int, ...], _moment: int) -> dict[str, str]:
     """The label of each preset; what cannot be read keeps its id. Looking at every file takes its time."""
-    return {item.id: f"{item.name} · {item.id}" for item in entries(KINDS[kind_name]) if item.name}
+    kind = KINDS[kind_name]
+    named = {name: title(kind.folder, name) or entry(kind, name).name for name in kind.names()}
+    return {name: f"{found} · {name}" for name, found in named.items() if found}
 
 
 def find_model(name: str | None) -> Model:
