@@ -10,16 +10,23 @@ import streamlit as st
 UI = Path(__file__).resolve().parent / "kvplan" / "ui"
 
 
+def load() -> None:
+    """Load what the pages compute and draw with, which takes half a second."""
+    import pandas  # noqa: F401
+    import plotly.graph_objects  # noqa: F401
+
+    import kvplan.charts
+    import kvplan.suggest  # noqa: F401
+
+
 @st.cache_resource
 def warm_up() -> bool:
     """Load what every page needs, then take it out of the garbage collector's sight.
 
     Streamlit collects after every run; frozen objects are not scanned again, so a run costs a quarter.
     """
-    import pandas  # noqa: F401
+    load()
     import plotly.graph_objects
-
-    import kvplan.charts  # noqa: F401
 
     plotly.graph_objects.Figure({"data": [{"type": "bar"}, {"type": "scatter"}, {"type": "heatmap"}]})
     gc.collect()
@@ -83,12 +90,12 @@ if __name__ == "__main__":  # Streamlit runs the script
 else:  # the server imports it
     from starlette.middleware import Middleware
 
-    from kvplan.ui.packed import Asgi, PackedStatic
+    from kvplan.ui.packed import Asgi, BesideFirstVisit, PackedStatic
     from kvplan.ui.server import FrontDoor, apologize, health_route
 
     app: Asgi = st.App(
         Path(__file__).resolve(),
-        middleware=[Middleware(PackedStatic)],
+        middleware=[Middleware(BesideFirstVisit, work=load), Middleware(PackedStatic)],
         routes=[health_route()],
         on_script_error=apologize,
     )

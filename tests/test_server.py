@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from websockets.sync.client import connect
 
 from kvplan.plan import Scenario, plan
 from kvplan.ui import server as front
-from kvplan.ui.packed import PackedStatic
+from kvplan.ui.packed import BesideFirstVisit, PackedStatic
 from tests.benchmarks.visitors import Session, wire
 from tests.servers import Server, running, wait_for
 
@@ -232,6 +233,26 @@ def test_a_slow_upload_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     wire.scope["method"] = "PUT"
     wait_for(wire.call(front.FrontDoor(never)))
     assert wire.sent[0]["status"] == 408
+
+
+def test_what_pages_need_is_loaded_once_and_only_when_a_browser_comes() -> None:
+    loads, loaded = [], Event()
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    def load() -> None:
+        loads.append(1)
+        loaded.set()
+
+    door = BesideFirstVisit(answer, load)
+    wait_for(Wire("http", "/healthz").call(door))
+    assert loads == []
+    for _ in range(2):
+        wait_for(Wire("http", "/static/js/index.js").call(door))
+    assert loaded.wait(20)
+    assert loads == [1]
 
 
 def test_only_files_whose_name_changes_with_them_are_kept_packed() -> None:
