@@ -1,7 +1,7 @@
 """The first visit: static files that travel packed, and what pages need loaded meanwhile.
 
-Streamlit ships its frontend unpacked, 9.4 MB. Each file is packed once and kept. Only files whose name holds a digest of
-their content are: everything else, such as the page that stands for every unknown address, stays Streamlit's.
+Streamlit ships its frontend unpacked, 9.4 MB. Each file is packed once and kept. Only files whose name holds a digest
+of their content are: everything else, such as the page that stands for every unknown address, stays Streamlit's.
 """
 
 from __future__ import annotations
