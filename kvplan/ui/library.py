@@ -15,7 +15,17 @@ from kvplan.errors import InputError, PresetError
 from kvplan.hardware import Gpu, Node
 from kvplan.library import GPU, KINDS, MODEL, NODE, SCENARIO, Kind, Preset, entries, entry, is_in_library, kind_of
 from kvplan.model import Model
-from kvplan.presets import ScenarioPreset, library_dirs, list_gpus, list_models, load_gpu, load_model, title
+from kvplan.presets import (
+    ScenarioPreset,
+    ShelfFile,
+    library_dirs,
+    list_gpus,
+    list_models,
+    load_gpu,
+    load_model,
+    shelf,
+    title,
+)
 from kvplan.ui.words import show_error
 from kvplan.units import counted
 
@@ -93,7 +103,13 @@ def _changed(kind: Kind) -> tuple[int, ...]:
 
 @lru_cache(maxsize=8)
 def _titles(kind_name: str, _changed: tuple[int, ...], _moment: int) -> dict[str, str]:
-    """The label of each preset; what cannot be read keeps its id. Looking at every file takes its time."""
+    """The label of each preset; looking at every file for what changed takes its time."""
+    return _titles_of(kind_name, shelf(KINDS[kind_name].folder))
+
+
+@lru_cache(maxsize=8)
+def _titles_of(kind_name: str, _files: tuple[ShelfFile, ...]) -> dict[str, str]:
+    """Made once for each state of the library; what cannot be read keeps its id."""
     kind = KINDS[kind_name]
     named = {name: title(kind.folder, name) or entry(kind, name).name for name in kind.names()}
     return {name: f"{found} · {name}" for name, found in named.items() if found}
