@@ -62,7 +62,7 @@ def csv_comment(text: str) -> str:
 
 
 EXACT = 2**53
-"""A float counts whole numbers exactly up to here."""
+"""A float counts whole numbers exactly up to here, and so does a browser."""
 
 
 def whole_column(column: pd.Series[Any]) -> pd.Series[Any]:

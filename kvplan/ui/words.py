@@ -15,7 +15,7 @@ import pandas as pd
 import streamlit as st
 from plotly.basedatatypes import BaseFigure, convert_to_base64
 
-from kvplan.documents import table_csv
+from kvplan.documents import EXACT, table_csv
 from kvplan.errors import KvplanError
 from kvplan.fleet import why_no_stages
 from kvplan.model import Model
@@ -200,16 +200,12 @@ def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
     st.dataframe(shown, hide_index=True, column_config=config, key=f"{key}_table", placeholder=UNKNOWN, alt=alt)
 
 
-MAX_EXACT = 2**53
-"""A browser counts whole numbers exactly up to here."""
-
-
 def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column as it is, or as text where a browser would round one of its whole numbers."""
     whole = pd.api.types.is_integer_dtype(column)
     held = column if column.dtype == object else ()
     values: list[Any] = [column.min(), column.max()] if whole else list(held)
-    if any(isinstance(value, int | np.integer) and abs(int(value)) > MAX_EXACT for value in values):
+    if any(isinstance(value, int | np.integer) and abs(int(value)) > EXACT for value in values):
         return column.map(lambda value: f"{value:,}")
     return column
 
