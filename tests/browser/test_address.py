@@ -58,6 +58,13 @@ def go(visitor, name):
         visitor.page.get_by_role("link", name=name, exact=True).click()
 
 
+def ask_which_gpu(visitor):
+    """Have the Sweep page answer its fourth question."""
+    visitor.page.get_by_text("Which GPU?").click()
+    visitor.figure("fleet")
+    visitor.settle()
+
+
 def back(visitor):
     visitor.page.go_back()
     visitor.settle()
@@ -108,9 +115,7 @@ def test_every_page_has_it_while_moving_and_one_entry_each(visit):
 def test_what_a_page_itself_asks_stands_beside_the_link_without_an_entry(visit):
     visitor = visit("/sweep")
     before = entries(visitor)
-    visitor.page.get_by_text("Which GPU?").click()
-    visitor.figure("fleet")
-    visitor.settle()
+    ask_which_gpu(visitor)
     assert soon(visitor, lambda: query(visitor).get("q"), ["Which GPU?"])
     assert shows(visitor, LLAMA)
     assert entries(visitor) == before
@@ -132,9 +137,7 @@ def test_back_and_forward_pressed_faster_than_the_pages_come_end_where_they_lead
     early, late = LLAMA.with_changes(context_length=32768), LLAMA.with_changes(context_length=65536)
     visitor = visit(f"/{kvplan.to_link(early)}")
     go(visitor, "Sweep")
-    visitor.page.get_by_text("Which GPU?").click()
-    visitor.figure("fleet")
-    visitor.settle()
+    ask_which_gpu(visitor)
     go(visitor, "Users")
     visitor.choose("ctx", "64k")
     assert shows(visitor, late)
@@ -160,9 +163,7 @@ def test_back_returns_to_the_page_with_its_values_and_forward_too(visit):
     visitor = visit()
     visitor.choose("ctx", "32k")
     go(visitor, "Sweep")
-    visitor.page.get_by_text("Which GPU?").click()
-    visitor.figure("fleet")
-    visitor.settle()
+    ask_which_gpu(visitor)
     go(visitor, "Users")
     visitor.choose("ctx", "64k")
     back(visitor)
