@@ -4,34 +4,56 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from threading import Timer
 
 import streamlit as st
+
+SECONDS_TO_DRAW = 3
+"""How long a browser takes for the first figures at most, while the server hands it what they are drawn with."""
 
 UI = Path(__file__).resolve().parent / "kvplan" / "ui"
 
 
 def load() -> None:
-    """Load what the pages compute and draw with, which takes half a second."""
-    import pandas  # noqa: F401
+    """Load what the first page is computed and drawn with, a fifth of a second."""
     import plotly.graph_objects  # noqa: F401
+    import streamlit.elements.lib.streamlit_plotly_theme  # noqa: F401
 
     import kvplan.charts
-    import kvplan.suggest  # noqa: F401
+    import kvplan.suggest
+    import kvplan.ui.plan_engine
+    import kvplan.ui.plan_overheads
+    import kvplan.ui.sidebar  # noqa: F401
 
 
 @st.cache_resource
-def warm_up() -> bool:
-    """Load what every page needs, then take it out of the garbage collector's sight.
+def warm_up() -> None:
+    """Load what every page needs, then take it out of the garbage collector's sight."""
+    load()
+    freeze()
+
+
+@st.cache_resource
+def load_tables() -> None:
+    """Load what tables need, a third of a second, once the first visitor's figures are drawn: they need none of it."""
+
+    def work() -> None:
+        import pandas  # noqa: F401
+
+        freeze()
+
+    later = Timer(SECONDS_TO_DRAW, work)
+    later.daemon = True
+    later.start()
+
+
+def freeze() -> None:
+    """Take what is loaded out of the garbage collector's sight.
 
     Streamlit collects after every run; frozen objects are not scanned again, so a run costs a quarter.
     """
-    load()
-    import plotly.graph_objects
-
-    plotly.graph_objects.Figure({"data": [{"type": "bar"}, {"type": "scatter"}, {"type": "heatmap"}]})
     gc.collect()
     gc.freeze()
-    return True
 
 
 def show() -> None:
@@ -45,7 +67,7 @@ def show() -> None:
     from kvplan.ui.library import require_library
     from kvplan.ui.page_name import show_page_name
     from kvplan.ui.scenario import PageEnds
-    from kvplan.ui.sidebar import has_scenario, show_sidebar
+    from kvplan.ui.sidebar import show_sidebar
 
     require_library()
     page = st.navigation(
@@ -66,23 +88,20 @@ def show() -> None:
     )
     begin_run()
     read_address(page.url_path)
-    is_first_run = not has_scenario()
-    if is_first_run:
-        show_sidebar()
     address, trouble = st.container(), st.container()
     try:
         page.run()
     except PageEnds:
         pass
     finally:  # a page that stops early has not used everything either
-        if not is_first_run:  # the figures first: they are drawn while the browser sets up what hardly changes
-            show_sidebar()
+        show_sidebar()  # the figures first: they are drawn while the browser sets up what hardly changes
         with address:
             show_page_name(page.title)
             keep_address(page.url_path)
         with trouble:
             has_trouble = show_address_trouble()
     end_run(is_passing=has_trouble)
+    load_tables()
 
 
 if __name__ == "__main__":  # Streamlit runs the script
@@ -90,12 +109,12 @@ if __name__ == "__main__":  # Streamlit runs the script
 else:  # the server imports it
     from starlette.middleware import Middleware
 
-    from kvplan.ui.packed import Asgi, BesideFirstVisit, PackedStatic
+    from kvplan.ui.packed import Asgi, BesideFirstVisit, PackedStatic, pack_ahead
     from kvplan.ui.server import FrontDoor, apologize, health_route
 
     app: Asgi = st.App(
         Path(__file__).resolve(),
-        middleware=[Middleware(BesideFirstVisit, work=load), Middleware(PackedStatic)],
+        middleware=[Middleware(BesideFirstVisit, work=load), Middleware(PackedStatic, ahead=pack_ahead())],
         routes=[health_route()],
         on_script_error=apologize,
     )

@@ -6,16 +6,18 @@ show and tests read back. Colour never stands alone: a dash, a marker or a patte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from kvplan.explain import StripSegment, bytes_by_role
 from kvplan.model import ROLES
 from kvplan.plan import MemoryPlan
 from kvplan.units import MAX_COUNT, UNIT_BYTES, counted, format_bytes, format_exact_bytes, format_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Figure = dict[str, Any]
 
@@ -338,10 +340,10 @@ def _drawable(marks: Iterable[int | None]) -> list[int]:
     return [mark for mark in marks if mark is not None and 0 < mark <= 2**22]
 
 
-def cache_against_weights(p: MemoryPlan, table: pd.DataFrame, unit: str = "GiB") -> Figure:
+def cache_against_weights(p: MemoryPlan, table: Mapping[str, Any] | pd.DataFrame, unit: str = "GiB") -> Figure:
     """Cache, weights and their sum with the overhead over context, for the plan's batch.
 
-    table  `sweep(p.scenario, context_length=...)`
+    table  `over_context(p.scenario, ...)`, or `sweep(p.scenario, context_length=...)`
 
     The usable capacity is a line; the crossover and the plan's own context are marked.
     """
@@ -351,8 +353,10 @@ def cache_against_weights(p: MemoryPlan, table: pd.DataFrame, unit: str = "GiB")
         ("Everything with overhead", "total_bytes", GREY, "dot"),
         ("Usable capacity", "capacity_bytes", *CAPACITY),
     )
-    contexts = table["context_length"].to_numpy()
-    traces = [_line(name, contexts, table[column].to_numpy(), unit, color, dash) for name, column, color, dash in lines]
+    contexts = np.asarray(table["context_length"])
+    traces = [
+        _line(name, contexts, np.asarray(table[column]), unit, color, dash) for name, column, color, dash in lines
+    ]
     traces += _curve_marks(p, unit)
     top = max(p.capacity_bytes, p.weight_bytes, p.total_bytes) * 1.2 / UNIT_BYTES[unit]
     return {

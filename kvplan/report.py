@@ -30,7 +30,7 @@ from kvplan.errors import InputError, LinkError
 from kvplan.explain import cache_terms, kinds_sentence, layer_strip, overhead_terms, plan_values, weight_terms
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.share import YES_NO, to_link
-from kvplan.sweep import AS_PUBLISHED, sweep
+from kvplan.sweep import AS_PUBLISHED, over_context
 from kvplan.units import counted
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def plan_html(p: MemoryPlan, address: str = "", unit: str = "GiB") -> str:
 
 def plan_figures(p: MemoryPlan, unit: str = "GiB") -> tuple[Figure, ...]:
     """The figures of the Plan page: the memory bar, cache against weights, and the layers."""
-    curve = sweep(p.scenario, context_length=charts.context_values(p))
+    curve = over_context(p.scenario, charts.context_values(p))
     return (
         Figure("What one GPU holds", f"A bar of the memory of one GPU. {p.sentence}", charts.memory_bar(p, unit)),
         Figure(

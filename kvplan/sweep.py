@@ -97,25 +97,23 @@ def sweep(
     return _with_gpus(_frame(axes, blocks), scenario, axes, gpu is not None)
 
 
-def over_context(scenario: Scenario, contexts: Sequence[int]) -> pd.DataFrame:
+def over_context(scenario: Scenario, contexts: Sequence[int]) -> dict[str, Ints]:
     """The columns of `sweep` that a curve over the context needs, and no others, which take most of its time.
 
-    Columns: context_length cache_bytes weight_bytes total_bytes capacity_bytes (int64).
+    Columns: context_length cache_bytes weight_bytes total_bytes capacity_bytes (int64), as arrays: the first page
+    that a visitor sees draws a curve and no table, and pandas takes a third of a second to load.
     Raises InputError where a number is more than a table can hold exactly.
     """
-    import pandas as pd
-
     tokens, batch, stages = np.array(contexts, np.int64), np.array([[scenario.batch_size]]), usages(scenario)
     _require_int64(stages, int(tokens.max()), scenario.batch_size)
     cache, weight, overhead = (part.ravel() for part in _worst(stages, tokens[None, :], batch, None)[:3])
-    columns = {
+    return {
         "context_length": tokens,
         "cache_bytes": cache,
         "weight_bytes": weight,
         "total_bytes": cache + weight + overhead,
         "capacity_bytes": np.full_like(cache, scenario.gpu.usable_bytes),
     }
-    return pd.DataFrame(columns, copy=False)
 
 
 def sweep_possible(

@@ -39,8 +39,22 @@ def test_a_sweep_brings_pandas_and_nothing_else() -> None:
     assert loaded_after(code) == {"pandas"}
 
 
-def test_a_figure_brings_no_torch() -> None:
-    assert loaded_after("import kvplan.charts") <= {"pandas", "plotly"}
+def test_the_figures_of_a_plan_bring_no_heavy_package() -> None:
+    code = (
+        "import kvplan, kvplan.report\n"
+        "plan = kvplan.plan(kvplan.Scenario('llama-3.1-8b', 'h100-sxm-80gb'))\n"
+        "assert len(kvplan.report.plan_figures(plan)) == 3"
+    )
+    assert loaded_after(code) == set()
+
+
+def test_the_first_page_is_drawn_without_what_only_tables_need() -> None:
+    code = (
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('app.py', default_timeout=60).run()\n"
+        "assert not page.exception and len(page.get('plotly_chart')) == 3"
+    )
+    assert loaded_after(code) == {"plotly", "streamlit"}
 
 
 def test_the_lab_brings_torch_when_it_is_used() -> None:

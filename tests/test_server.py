@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import http.client
 import json
+import re
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+import streamlit
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from kvplan.plan import Scenario, plan
 from kvplan.ui import server as front
-from kvplan.ui.packed import BesideFirstVisit, PackedStatic
+from kvplan.ui.packed import BesideFirstVisit, PackedStatic, pack_ahead
 from tests.benchmarks.visitors import Session, wire
 from tests.servers import Server, running, wait_for
 
@@ -264,6 +268,48 @@ def test_only_files_whose_name_changes_with_them_are_kept_packed() -> None:
     packed = PackedStatic(answer)
     wait_for(Wire("http", "/static/js/none.js", accept_encoding="gzip").call(packed))
     assert packed.packed == {}
+
+
+STATIC = Path(streamlit.__file__).parent / "static"
+
+
+async def send_script(send: Any, body: bytes) -> None:
+    headers = [(b"cache-control", b"public, immutable"), (b"content-type", b"text/javascript")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def packed_answer(app: PackedStatic, path: str) -> bytes:
+    wire = Wire("http", path, accept_encoding="gzip")
+    wait_for(wire.call(app))
+    return gzip.decompress(b"".join(message.get("body", b"") for message in wire.sent))
+
+
+def test_what_every_visit_fetches_is_packed_ahead_and_as_it_is() -> None:
+    ahead = pack_ahead()
+    page = (STATIC / "index.html").read_text()
+    assert {f"/static/js/{name.split('/')[-1]}" for name in re.findall(r'"([^"]+[.]js)"', page)} < set(ahead)
+    assert any("/PlotlyChart." in path for path in ahead)
+    for path, made in ahead.items():
+        assert gzip.decompress(made.result(60)) == (STATIC / path.strip("/")).read_bytes(), path
+
+
+@pytest.mark.parametrize("base", ["", "/kvplan"])
+def test_a_file_that_was_packed_ahead_is_used_and_then_kept(base: str) -> None:
+    made: Future[bytes] = Future()
+    made.set_result(gzip.compress(b"a" * 5000, mtime=1))
+    app = PackedStatic(lambda _scope, _receive, send: send_script(send, b"a" * 5000), {"/static/js/a.js": made})
+    for _ in range(2):
+        assert packed_answer(app, f"{base}/static/js/a.js") == b"a" * 5000
+    assert app.packed[f"{base}/static/js/a.js"].body == made.result()
+    assert app.ahead == {}
+
+
+def test_a_file_of_the_same_name_elsewhere_is_another_one() -> None:
+    made: Future[bytes] = Future()
+    made.set_result(gzip.compress(b"a" * 5000))
+    app = PackedStatic(lambda _scope, _receive, send: send_script(send, b"b" * 5000), {"/static/js/a.js": made})
+    assert packed_answer(app, "/media/a.js") == b"b" * 5000
 
 
 # ------------------------------------------------------------------------------------------------------------ uploads

@@ -230,7 +230,9 @@ def test_one_weight_dtype_has_one_name_in_the_table() -> None:
 def test_a_curve_over_the_context_holds_the_sweeps_columns(changes: dict[str, Any]) -> None:
     scenario, contexts = SCENARIO.with_changes(**changes), [64, 1000, 4096, 131072]
     curve = over_context(scenario, contexts)
-    assert curve.equals(sweep(scenario, context_length=contexts)[list(curve.columns)])
+    table = sweep(scenario, context_length=contexts)
+    assert {name: column.tolist() for name, column in curve.items()} == table[list(curve)].to_dict("list")
+    assert {column.dtype for column in curve.values()} == {np.dtype(np.int64)}
 
 
 def test_a_curve_beyond_what_a_table_can_hold_is_refused() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
 import streamlit as st
 
 from kvplan import charts
@@ -29,6 +28,9 @@ from kvplan.ui.address import BIND, ENGINE, take_scenario
 from kvplan.ui.engine_overheads import known_overheads
 from kvplan.ui.words import unit
 from kvplan.units import counted, format_bytes, format_exact_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_OFFERED = 4
 """Cache dtypes that are offered where the plan's is not one of the engine's; its default is the first."""
@@ -271,6 +273,8 @@ def _pool_sentence(budget: PoolBudget) -> str:
 
 
 def _pool_table(found: Reserved) -> pd.DataFrame:
+    import pandas as pd
+
     pools = {"low": found.low, "typical": found.typical, "high": found.high}
     return pd.DataFrame(
         {

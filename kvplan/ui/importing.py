@@ -26,7 +26,7 @@ from kvplan.library import file_text, save, why_nothing_is_saved
 from kvplan.model import ROLES, Layer, Model
 from kvplan.names import clean_name, preset_id
 from kvplan.ui import words
-from kvplan.ui.fields import AS_TRAINED
+from kvplan.ui.fields import AS_TRAINED, FIELDS
 from kvplan.ui.import_fields import (
     ESTIMATE,
     Asked,
@@ -39,6 +39,7 @@ from kvplan.ui.import_fields import (
     start_over,
 )
 from kvplan.ui.library import OWN, keep_model, own_id
+from kvplan.ui.scenario import held
 from kvplan.units import counted, format_exact_bytes, format_params
 
 PASTED, FILE, GGUF, HUB = "pasted text", "config.json", "a GGUF file", "a hub id"
@@ -143,7 +144,7 @@ def ask_name(suggested: str) -> str | None:
 
 def show_model(model: Model, how: str, index: Index | None = None) -> None:
     """What was understood: the numbers, what can be done with it, the layers in order, and every note."""
-    kv = st.session_state["kv"]
+    kv = held(FIELDS["kv"])
     st.subheader(f"Understood: {how}", divider="orange" if model.is_estimate else "green", anchor=False)
     if model.is_estimate:
         words.show_warnings([f"Every figure of {model.name} is an estimate.", *model.notes[:1]])

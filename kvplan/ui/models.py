@@ -19,9 +19,10 @@ from kvplan.library import GPU, MODEL, is_in_library
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
 from kvplan.ui import words
-from kvplan.ui.fields import AS_TRAINED
+from kvplan.ui.fields import AS_TRAINED, FIELDS
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
 from kvplan.ui.page_address import read_address, write_address
+from kvplan.ui.scenario import held
 from kvplan.units import GIB, counted, format_exact_bytes, format_params, format_rate
 
 MODELS, GPUS = "models", "GPUs"
@@ -143,10 +144,10 @@ def browse_models() -> None:
 
 def compare_models() -> None:
     st.subheader("Side by side", anchor=False)
-    here = st.session_state["model"]
+    here = held(FIELDS["model"])
     others = [name for name in model_ids() if name != here]
     more = ask_beside("The sidebar's model beside", others, "compare")
-    kv = st.session_state["kv"]
+    kv = held(FIELDS["kv"])
     models = {name: find_model(name) for name in [here, *more]}
     words.show_beside({name: model_facts(model, kv) for name, model in models.items()}, "Models side by side", "beside")
     st.text("Layer by layer: what each keeps of a sequence")
@@ -267,7 +268,7 @@ def browse_gpus() -> None:
     words.show_table(shown, "GPUs", "gpus", **{"rent, USD an hour": dollars, "to buy, USD": dollars})
     words.offer_csv(shown, "gpus", "This list as CSV")
     st.subheader("Side by side", anchor=False)
-    here = st.session_state["gpu"]
+    here = held(FIELDS["gpu"])
     others = [name for name in gpu_ids() if name != here]
     more = ask_beside("The sidebar's GPU beside", others, "compare_gpus")
     words.show_beside({name: gpu_facts(find_gpu(name)) for name in [here, *more]}, "GPUs side by side", "beside")

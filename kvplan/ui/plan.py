@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from kvplan import charts
@@ -11,7 +10,6 @@ from kvplan.explain import (
     ASSUMPTIONS,
     FORMULA_LETTERS,
     GENERAL_FORMULA,
-    Term,
     cache_terms,
     count_layers,
     layer_strip,
@@ -174,23 +172,17 @@ def show_formula(p: MemoryPlan) -> None:
         st.text(f"KV cache = {GENERAL_FORMULA}")
         st.caption(", ".join(f"{letter} = {word}" for letter, word in FORMULA_LETTERS))
         st.text(f"This plan, cache on one GPU: {words.exact_size(p.cache_bytes)}")
-        show_terms(cache_terms(p), "cache_terms")
+        words.show_terms(cache_terms(p), "cache_terms")
         st.text(f"Weights on one GPU: {words.exact_size(p.weight_bytes)}")
-        show_terms(weight_terms(p), "weight_terms")
+        words.show_terms(weight_terms(p), "weight_terms")
         st.text(f"Overhead on one GPU: {words.exact_size(p.overhead_bytes)}")
-        show_terms(overhead_terms(p, unit()), "overhead_terms")
+        words.show_terms(overhead_terms(p, unit()), "overhead_terms")
         st.text(f"Usable on one GPU: {words.exact_size(p.capacity_bytes)}; free is what is left of it")
         st.text("The limits")
         words.show_facts(limit_lines(p), ("what", "how"), "The limits")
         st.text("What the cache formula takes for granted")
         for number, sentence in enumerate(ASSUMPTIONS, 1):
             st.text(f"{number}. {sentence}")
-
-
-def show_terms(terms: tuple[Term, ...], key: str) -> None:
-    table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
-    table["bytes"] = [t.bytes for t in terms]
-    words.show_table(table, "Terms of the sum", key)
 
 
 def show(scenario: Scenario) -> None:

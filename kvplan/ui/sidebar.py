@@ -19,90 +19,80 @@ from kvplan.ui.answers import answer_alone, sidebar_shown, when_changed
 from kvplan.ui.fields import AS_TRAINED, CONTEXTS, FIELDS, GPU_COUNTS, NO_DRAFT, Field
 from kvplan.ui.library import find_model, gpu_ids, gpu_labels, model_ids, model_labels
 from kvplan.ui.nodes import choose_node
-from kvplan.ui.scenario import FOLDED, FORGOTTEN, MORE, Fault, current, fault, where
+from kvplan.ui.scenario import FOLDED, FORGOTTEN, MORE, Fault, current, fault, held, where
 from kvplan.ui.words import show_error
 from kvplan.units import MAX_COUNT, counted
 
 KEPT: Any = {"persist_state": "session"}
 """Argument of every widget of the scenario: otherwise a change of the page resets those behind a closed button."""
 
-Slots = dict[str, Any]
-"""By field, the empty place for what is wrong with it."""
-
 
 # ------------------------------------------------------------------------------------------------------ the widgets
 
 
-def has_scenario() -> bool:
-    """Whether the widgets hold a scenario and its unit already, as they do from a session's second run on.
-
-    A link fills the scenario in before the first run, but not the unit, which only its own widget reads.
-    """
-    return all(key in st.session_state for key in (*FIELDS, "unit"))
-
-
 def show_sidebar() -> None:
     """Every field of the scenario, with what is wrong beside it."""
+    found = fault()
     with st.sidebar:
         _example()
-        slots = _fields("model")
-        slots |= _hardware()
-        product = st.container()
-        slots |= _group("Load", "ctx", "batch")
-        slots |= _group("Precision", "kv", "weights", "heads")
-        slots |= _folded(MORE, _unit)
-        slots |= _folded(FORGOTTEN, _adapter_calculator)
-        with product:
-            _say_product()
-        found = fault()
-        _complain(found, slots)
+        _fields(found, "model")
+        _hardware(found)
+        _group("Load", found, "ctx", "batch")
+        _group("Precision", found, "kv", "weights", "heads")
+        _folded(MORE, found, _unit)
+        _folded(FORGOTTEN, found, _adapter_calculator)
     sidebar_shown(is_sound=found is None)
 
 
-def _hardware() -> Slots:
+def _hardware(found: Fault | None) -> None:
     """Which GPUs, how many, and how the model lies over them."""
     st.caption("Hardware")
     choose_node()
-    slots = _fields("gpu")
+    _fields(found, "gpu")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         for key, width in (("tp", 130), ("pp", 84)):
             with st.container(width=width):
                 _WIDGETS[key](FIELDS[key])
-    return slots | dict.fromkeys(("tp", "pp"), st.empty())
+    _complain(found, "tp", "pp")
+    _say_product()
 
 
 def _say_product() -> None:
     """The number of GPUs where it is a product; a number that cannot be read is complained of elsewhere."""
-    shared, stages, replicas = str(st.session_state["tp"]), st.session_state["pp"] or 1, st.session_state["dp"] or 1
+    shared, stages, replicas = str(held(FIELDS["tp"])), held(FIELDS["pp"]) or 1, held(FIELDS["dp"]) or 1
     if stages * replicas > 1 and shared.isdecimal():
         copies = f" × {counted(replicas, 'replica')}" if replicas > 1 else ""
         total = counted(int(shared) * stages * replicas, "GPU")
         st.caption(f"{shared} × {counted(stages, 'stage')}{copies} = {total}")
 
 
-def _group(title: str, *keys: str) -> Slots:
+def _group(title: str, found: Fault | None, *keys: str) -> None:
     """Fields under a small title."""
     st.caption(title)
-    return _fields(*keys)
+    _fields(found, *keys)
 
 
-def _fields(*keys: str) -> Slots:
-    """Fields one below the other, each with an empty place for what is wrong."""
-    slots = {}
+def _fields(found: Fault | None, *keys: str) -> None:
+    """Fields one below the other, each with what is wrong with it."""
     for key in keys:
         _WIDGETS[key](FIELDS[key])
-        slots[key] = st.empty()
-    return slots
+        _complain(found, key)
 
 
-def _folded(title: str, more: Callable[[], None]) -> Slots:
+def _folded(title: str, found: Fault | None, more: Callable[[], None]) -> None:
     """Fields behind a button; what is wrong with them is said below the button, where it is seen."""
     keys = [key for key, button in FOLDED.items() if button == title]
     with st.popover(title, width="stretch"):
         for key in keys:
             _WIDGETS[key](FIELDS[key])
         more()
-    return dict.fromkeys(keys, st.empty())
+    _complain(found, *keys)
+
+
+def _complain(found: Fault | None, *keys: str) -> None:
+    """Show what is wrong where it belongs to one of the fields that stand above."""
+    if found is not None and found.key in keys:
+        show_error(found.error, f"Not possible: {where(found.key)}")
 
 
 def _unit() -> None:
@@ -131,13 +121,6 @@ def _fill_in_adapters() -> None:
         st.session_state["adapters"] = str(size)
     except KvplanError as error:
         say_once(str(error))
-
-
-def _complain(found: Fault | None, slots: Slots) -> None:
-    """Show an error where the field that it belongs to is seen."""
-    if found is not None and found.key is not None:
-        with slots[found.key].container():
-            show_error(found.error, f"Not possible: {where(found.key)}")
 
 
 def _example() -> None:

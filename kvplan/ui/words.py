@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from plotly.basedatatypes import BaseFigure, convert_to_base64
 
 from kvplan.documents import EXACT, table_csv
 from kvplan.errors import KvplanError
+from kvplan.explain import Term
 from kvplan.fleet import why_no_stages
 from kvplan.model import Model
 from kvplan.plan import Scenario
@@ -24,6 +24,9 @@ from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
 from kvplan.units import counted as counted
 from kvplan.units import format_bytes, format_exact_bytes, format_tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHART_CONFIG: dict[str, Any] = {
     "displaylogo": False,
@@ -53,7 +56,9 @@ class Number(NamedTuple):
 
 def unit() -> str:
     """The unit of memory that figures and numbers use: powers of two (GiB) or of ten (GB)."""
-    return "GB" if st.session_state.get("unit") == "GB" else "GiB"
+    # In a session's first run the page is drawn before the widget that reads the first one in the address.
+    held = st.session_state.get("unit") or next(iter(st.query_params.get_all("unit")), None)
+    return "GB" if held == "GB" else "GiB"
 
 
 def size(count: int) -> str:
@@ -173,6 +178,8 @@ def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], alt: str
 
     A table that is wider than the page scrolls; only a cell of more than a line of prose is cut, and opens by a click.
     """
+    import pandas as pd
+
     table = pd.DataFrame(rows, columns=list(columns))
     widths = {name: st.column_config.Column(width=_cell_width([name, *table[name]])) for name in table.columns}
     leave_room()
@@ -189,11 +196,13 @@ def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
 
     alt  names the table to those who do not see it
     """
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
     shown = table.apply(_exact_column)
     numbers = {
         str(name): st.column_config.NumberColumn(format="localized")
         for name, kind in shown.dtypes.items()
-        if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
+        if is_numeric_dtype(kind) and not is_bool_dtype(kind)
     }
     leave_room()
     config = {**numbers, **columns}
@@ -202,12 +211,27 @@ def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
 
 def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column as it is, or as text where a browser would round one of its whole numbers."""
-    whole = pd.api.types.is_integer_dtype(column)
+    from pandas.api.types import is_integer_dtype
+
+    whole = is_integer_dtype(column)
     held = column if column.dtype == object else ()
     values: list[Any] = [column.min(), column.max()] if whole else list(held)
     if any(isinstance(value, int | np.integer) and abs(int(value)) > EXACT for value in values):
         return column.map(lambda value: f"{value:,}")
     return column
+
+
+def show_terms(terms: Sequence[Term], key: str | None = None) -> None:
+    """A short table of terms, shown whole: what, how, bytes."""
+    import pandas as pd
+
+    sizes = _exact_column(pd.Series([t.bytes for t in terms]))
+    table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms], "bytes": sizes})
+    leave_room()
+    st.dataframe(
+        table, hide_index=True, height="content", alt="Terms of the sum", key=key and f"{key}_table",
+        column_config={"bytes": st.column_config.NumberColumn(format="localized")} if sizes.dtype != object else None,
+    )  # fmt: skip
 
 
 def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from kvplan.ui.answers import ANSWERED
 
@@ -16,11 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class App:
     """The app of one visitor.
 
+    page  the path of the page that the visit begins on
     held  what widgets hold by their keys, such as an entry of the visitor's own, which the runner's lists do not take
     """
 
-    def __init__(self, held=None, **address):
+    def __init__(self, held=None, page="", **address):
         self.run = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        self.run._page_hash = calc_hash(page) if page else ""  # `switch_page` knows the paths after a run only
         for key, text in address.items():
             self.run.query_params[key] = text
         for key, value in (held or {}).items():

@@ -122,6 +122,7 @@ def test_a_pages_own_setting_is_used_and_nothing_is_said(app):
 def test_the_first_answer_of_a_link_is_in_the_unit_that_stands_beside_it(app):
     sentence = kvplan.plan(kvplan.Scenario("gemma-3-27b", "h100-sxm-80gb")).sentence_in("GB")
     assert app(model="gemma-3-27b", unit="GB").heading() == sentence
+    assert app(model="gemma-3-27b", unit=["GB", "GiB"]).heading() == sentence
 
 
 def test_an_address_without_a_model_means_the_usual_one(app):

@@ -15,6 +15,49 @@ def on(app, page, **address):
     return opened
 
 
+# ------------------------------------------------------------------------------------------------------- first runs
+
+OPENED = (
+    ("", {}),
+    ("", {"batch": "400"}),
+    ("", {"prefix": "1k", "ctx": "2k"}),
+    ("users", {}),
+    ("engine", {}),
+    ("sweep", {"q": "What would more or fewer KV heads cost?"}),
+    ("models", {}),
+    ("models", {"browse": "GPUs"}),
+    ("library", {}),
+    ("define", {}),
+    ("define", {"define": "a GPU"}),
+    ("import", {}),
+    ("lab", {"lab_screen": "8 From toy to planner"}),
+    ("compare", {}),
+    ("share", {}),
+)
+
+
+def shown(page):
+    """What a page says, shows and offers in its main part, in order of kinds."""
+    main = page.run.main
+    kinds = (main.header, main.subheader, main.text, main.caption, main.metric, main.error, main.selectbox, main.code)
+    charts = [chart.proto.spec for chart in page.run.get("plotly_chart")]
+    return [[element.value for element in kind] for kind in kinds], charts, [table.to_csv() for table in page.tables()]
+
+
+LINK = {"model": "gemma-3-27b", "kv": "fp8", "tp": "2", "unit": "GB"}
+
+
+@pytest.mark.parametrize("link", [{}, LINK], ids=["usual", "link"])
+@pytest.mark.parametrize(("path", "address"), OPENED)
+def test_a_page_that_a_session_begins_with_looks_as_in_its_second_run(path, address, link, app):
+    """The page is drawn before the sidebar, whose widgets hold nothing yet in the first run."""
+    opened = app(page=path, **{**link, **address})
+    first = shown(opened)
+    opened.run.run()
+    opened.check()
+    assert shown(opened) == first
+
+
 # ----------------------------------------------------------------------------------------------------------- share
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from kvplan import lab, lab_charts
 from kvplan.presets import load_model
-from kvplan.ui.fields import widget_values
+from kvplan.ui.fields import FIELDS, widget_values
 from kvplan.ui.lab_screens.parts import (
     Measure,
     Prediction,
@@ -20,6 +20,7 @@ from kvplan.ui.lab_screens.parts import (
     show_measures,
     show_verdict,
 )
+from kvplan.ui.scenario import held
 from kvplan.ui.words import show_table
 from kvplan.units import counted, format_bytes, format_exact_bytes
 
@@ -45,7 +46,7 @@ def show() -> None:
 
 def load_into_planner(key: str, settings: dict[str, Any]) -> None:
     """Give the shared scenario these settings; its GPU stays. Runs before the page does."""
-    gpu = st.session_state["gpu"]
+    gpu = held(FIELDS["gpu"])
     st.session_state.update({**widget_values(settings), "gpu": gpu, LOADED: key})
 
 

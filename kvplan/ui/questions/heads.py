@@ -17,7 +17,7 @@ from kvplan.sweep import Refusal
 from kvplan.sweep_charts import head_bars
 from kvplan.ui import words
 from kvplan.ui.exports import offer_sweep
-from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps, show_terms
+from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps
 from kvplan.units import counted, counted_and, format_bytes
 
 DECISION = "How many KV heads a model has is decided before training: a trained model cannot be converted for free."
@@ -46,7 +46,7 @@ def _show_no_axis(scenario: Scenario, reason: str) -> None:
     p = plan(scenario)
     st.text(f"As it is, one more token of one sequence adds {_size(p.bytes_per_token)} on each GPU.")
     st.text(DECISION)
-    show_formula("heads", lambda: show_terms(cache_terms(p)))
+    show_formula("heads", lambda: words.show_terms(cache_terms(p)))
 
 
 def _plans(scenario: Scenario) -> tuple[dict[int, MemoryPlan], list[Refusal]]:
@@ -156,4 +156,4 @@ def _show_terms(plans: dict[int, MemoryPlan]) -> None:
     st.text(f"KV cache of {here.batch_size:,} × {counted(here.context_length, 'token')} on one GPU:")
     for count, p in plans.items():
         st.text(words.counted(count, "KV head"))
-        show_terms(cache_terms(p))
+        words.show_terms(cache_terms(p))

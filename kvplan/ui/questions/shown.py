@@ -114,18 +114,7 @@ def show_memory_sum(p: MemoryPlan) -> None:
     parts = [Term("weights", words.precision(here), p.weight_bytes), *cache_terms(p), *overhead_terms(p, words.unit())]
     verdict = "fits" if p.fits else "does not fit"
     ends = [Term("together", "sum of the above", p.total_bytes), Term("usable", verdict, p.capacity_bytes)]
-    show_terms([*parts, *ends])
-
-
-def show_terms(terms: Sequence[Term]) -> None:
-    """A short table of terms: what, how, bytes."""
-    table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms]})
-    table["bytes"] = [t.bytes for t in terms]
-    words.leave_room()
-    st.dataframe(
-        table, hide_index=True, height="content", alt="Terms of the sum",
-        column_config={"bytes": st.column_config.NumberColumn(format="localized")},
-    )  # fmt: skip
+    words.show_terms([*parts, *ends])
 
 
 def listed(items: Sequence[str]) -> str:
