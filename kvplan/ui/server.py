@@ -24,6 +24,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from kvplan.errors import KvplanError
 from kvplan.presets import list_gpus, list_models
+from kvplan.ui.pace import paced
 from kvplan.ui.packed import Asgi, Message, Receive, Send
 
 LOG = logging.getLogger("kvplan")
@@ -179,7 +180,7 @@ class FrontDoor:
             return
         self.sessions += 1
         try:
-            await self.app(scope, _only_messages(receive), send)
+            await self.app(scope, _only_messages(receive), paced(send))
         finally:
             self.sessions -= 1
 

@@ -19,7 +19,7 @@ from kvplan.ui.address import BIND
 from kvplan.ui.axes import AXES, ask_values, pick_axis, say_gpus_in_all, value_words, values_words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
-from kvplan.ui.questions.shown import listed, show_answer, show_formula, show_gaps
+from kvplan.ui.questions.shown import listed, show_answer, show_below, show_formula, show_gaps
 from kvplan.units import counted, counted_and, parse_axis, parse_count
 
 CURVE_CONTEXTS = ("128", "256", "512", *CONTEXTS, "2m", "4m")
@@ -91,12 +91,12 @@ def _curves(
 def _show(scenario: Scenario, column: str, named: list[tuple[Any, Curve]], scale: str) -> None:
     curves = [curve for _, curve in named]
     answer = _answer(column, [(value, curve.plan.crossover_context_length) for value, curve in named])
-    show_answer(answer, plan(scenario))
+    p = plan(scenario)
     figure = Figure(
         "Cache over context length", f"Cache over context length, a line each. {answer}",
         cache_curves(curves, words.unit(), scale),
     )  # fmt: skip
-    words.show_chart(figure.figure, figure.alt, "crossover")
+    show_below(lambda: show_answer(answer, p), figure, "crossover")
     table = pd.DataFrame([_row(column, value, curve.plan) for value, curve in named])
     words.show_table(table, "Crossover of each line", "crossover")
     rows = pd.concat([curve.table for curve in curves], ignore_index=True)

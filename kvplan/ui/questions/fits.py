@@ -15,7 +15,15 @@ from kvplan.sweep_charts import Largest, Panel, fit_map, largest_point
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import LABELS, ask_values, column_of, swept, value_words
-from kvplan.ui.questions.shown import say_limit, show_answer, show_formula, show_gaps, show_memory_sum, show_sweep
+from kvplan.ui.questions.shown import (
+    say_limit,
+    show_answer,
+    show_below,
+    show_formula,
+    show_gaps,
+    show_memory_sum,
+    show_sweep,
+)
 
 PANEL_AXES = ("kv_dtype", "num_kv_heads", "weight_dtype", "tensor_parallel")
 MAX_PANELS = 4
@@ -41,14 +49,18 @@ def ask(scenario: Scenario) -> None:
     maps, refused = _maps(scenario, {"context_length": contexts, "batch_size": batches}, panel)
     limit = scenario.model.context_limit
     answer = _answer(maps)
-    show_answer(answer, plan(scenario))
-    _say_each(maps, limit)
     panels = [Panel(f"{panel}: {next(iter(one.changes.values()))}" if one.changes else "", one.table) for one in maps]
     figure = Figure(
         "What fits", f"What fits, over context length and sequences at once. {answer}",
         fit_map(panels, unit=words.unit(), context_limit=limit),
     )  # fmt: skip
-    words.show_chart(figure.figure, figure.alt, "fit")
+    p = plan(scenario)
+
+    def say() -> None:
+        show_answer(answer, p)
+        _say_each(maps, limit)
+
+    show_below(say, figure, "fit")
     show_sweep(
         maps[0].table if len(maps) == 1 else pd.concat([m.table for m in maps], ignore_index=True),
         scenario,

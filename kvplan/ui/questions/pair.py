@@ -16,6 +16,7 @@ from kvplan.ui.questions.shown import (
     listed,
     say_limit,
     show_answer,
+    show_below,
     show_formula,
     show_gaps,
     show_memory_sum,
@@ -36,13 +37,17 @@ def ask(scenario: Scenario) -> None:
     chosen = {first: ask_values(first, "pair", scenario), second: ask_values(second, "pair", scenario)}
     table, refused = swept(scenario, chosen)
     answer = _answer(table, first, second, scenario.model.context_limit)
-    show_answer(answer, plan(scenario))
-    say_limit(chosen.get("context_length", ()), scenario.model.context_limit)
-    figure = _figure(table, first, second, scenario)
+    p = plan(scenario)
     alt = f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}"
-    words.show_chart(figure, alt, "pair")
-    show_sweep(table, scenario, "two-settings", answer, Drawn("What two settings do together", alt, figure))
-    show_formula("pair", lambda: show_memory_sum(plan(scenario)))
+    figure = Drawn("What two settings do together", alt, _figure(table, first, second, scenario))
+
+    def say() -> None:
+        show_answer(answer, p)
+        say_limit(chosen.get("context_length", ()), scenario.model.context_limit)
+
+    show_below(say, figure, "pair")
+    show_sweep(table, scenario, "two-settings", answer, figure)
+    show_formula("pair", lambda: show_memory_sum(p))
     show_gaps(refused)
 
 

@@ -42,6 +42,14 @@ def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
         words.show_warnings(p.warnings)
 
 
+def show_below(say: Callable[[], None], figure: Figure, key: str) -> None:
+    """A figure below what is said about it. It is sent before that, for a browser takes longest to draw it."""
+    above = st.container()
+    words.show_chart(figure.figure, figure.alt, key)
+    with above:
+        say()
+
+
 def say_limit(contexts: Iterable[int], limit: int | None) -> None:
     """Say it where some contexts are longer than the model is made for."""
     if limit is not None and max(contexts, default=0) > limit:
