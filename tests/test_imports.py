@@ -57,6 +57,23 @@ def test_the_first_page_is_drawn_without_what_only_tables_need() -> None:
     assert loaded_after(code) == {"plotly", "streamlit"}
 
 
+def test_a_page_is_drawn_beside_another_visitors_run_that_still_loads_pandas() -> None:
+    """Half a pandas is in `sys.modules` then, and has none of its names yet."""
+    code = (
+        "import sys\n"
+        "from types import ModuleType\n"
+        "from streamlit.testing.v1 import AppTest\n"
+        "page = AppTest.from_file('app.py', default_timeout=60).run()\n"
+        "sys.modules.update(pandas=ModuleType('pandas'), pyarrow=ModuleType('pyarrow'))\n"
+        "for change in ({'ctx': '32k'}, {'batch': 400}, {'model': 'gemma-3-27b'}, {'unit': 'GB'}):\n"
+        "    page.session_state[next(iter(change))] = next(iter(change.values()))\n"
+        "    page.run()\n"
+        "    assert not page.exception and not page.error, page.exception\n"
+        "    assert len(page.get('plotly_chart')) == 3\n"
+    )
+    loaded_after(code)
+
+
 def test_the_lab_brings_torch_when_it_is_used() -> None:
     assert "torch" in loaded_after("import kvplan; kvplan.lab.TinyDecoder")
 

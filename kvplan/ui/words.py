@@ -6,13 +6,15 @@ Whatever may hold a visitor's own words goes through `st.text` or a table, which
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
+import numpy.typing as npt
 import streamlit as st
-from plotly.basedatatypes import BaseFigure, convert_to_base64
+from plotly.basedatatypes import BaseFigure
 
 from kvplan.documents import EXACT, table_csv
 from kvplan.errors import KvplanError
@@ -36,6 +38,10 @@ CHART_CONFIG: dict[str, Any] = {
 """The toolbar of a figure; its camera saves the figure as SVG, which prints at any size."""
 STILL = {"displayModeBar": False}
 """For a figure too simple to zoom: no toolbar, which on a touch screen always covers a corner."""
+
+INTS = ("i1", "i2", "i4")
+TYPED = frozenset({*INTS, "f4", "f8"})
+"""Kinds of arrays that Plotly takes in base64."""
 
 PLAN_PAGE = "kvplan/ui/plan.py"
 
@@ -156,15 +162,38 @@ def _with_text(axis: Mapping[str, Any]) -> dict[str, Any]:
 class _Finished(BaseFigure):  # type: ignore[misc]  # Plotly carries no types
     """A figure that goes out as it is: Plotly's own copies and checks all of it, which costs more than making it.
 
-    Tests validate every figure. Arrays are packed in place, so a figure is shown once.
+    Tests validate every figure.
     """
 
     def __init__(self, figure: Mapping[str, Any]) -> None:
-        self._finished = dict(figure)
+        self._finished = figure
 
-    def to_dict(self) -> dict[str, Any]:
-        convert_to_base64(self._finished)
-        return self._finished
+    def to_dict(self) -> Any:
+        return _packed(self._finished)
+
+
+def _packed(part: Any) -> Any:
+    """A part of a figure with its arrays as Plotly's typed arrays.
+
+    Plotly's own packing asks pandas what it knows, also one that another visitor's run is still loading, and fails.
+    """
+    if isinstance(part, np.ndarray):
+        return _typed_array(part)
+    if isinstance(part, Mapping):
+        return {key: _packed(value) for key, value in part.items()}
+    return [_packed(value) for value in part] if isinstance(part, list | tuple) else part
+
+
+def _typed_array(values: npt.NDArray[Any]) -> Any:
+    """An array in base64, its integers in as few bytes as hold them; as a list where Plotly has no such array."""
+    if values.dtype.kind == "i" and values.size:
+        low, high = values.min(), values.max()
+        values = values.astype(next((k for k in INTS if np.iinfo(k).min <= low and high <= np.iinfo(k).max), "i8"))
+    kind = f"{values.dtype.kind}{values.dtype.itemsize}"
+    if kind not in TYPED:
+        return values.tolist()
+    shape = {"shape": ", ".join(map(str, values.shape))} if values.ndim > 1 else {}
+    return {"dtype": kind, "bdata": b64encode(values.tobytes()).decode(), **shape}
 
 
 def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[str, Any] = CHART_CONFIG) -> None:
