@@ -34,11 +34,13 @@ def show_sidebar() -> None:
     """Every field of the scenario, with what is wrong beside it."""
     found = fault()
     with st.sidebar:
-        _example()
-        _fields(found, "model")
-        _hardware(found)
-        _group("Load", found, "ctx", "batch")
-        _group("Precision", found, "kv", "weights", "heads")
+        # The browser knows a button that opens by its place among others: one that is moved closes under the hand.
+        with st.container():
+            _example()
+            _fields(found, "model")
+            _hardware(found)
+            _group("Load", found, "ctx", "batch")
+            _group("Precision", found, "kv", "weights", "heads")
         _folded(MORE, found, _unit)
         _folded(FORGOTTEN, found, _adapter_calculator)
     sidebar_shown(is_sound=found is None)
@@ -82,11 +84,12 @@ def _fields(found: Fault | None, *keys: str) -> None:
 def _folded(title: str, found: Fault | None, more: Callable[[], None]) -> None:
     """Fields behind a button; what is wrong with them is said below the button, where it is seen."""
     keys = [key for key, button in FOLDED.items() if button == title]
-    with st.popover(title, width="stretch"):
-        for key in keys:
-            _WIDGETS[key](FIELDS[key])
-        more()
-    _complain(found, *keys)
+    with st.container():
+        with st.popover(title, width="stretch"):
+            for key in keys:
+                _WIDGETS[key](FIELDS[key])
+            more()
+        _complain(found, *keys)
 
 
 def _complain(found: Fault | None, *keys: str) -> None:

@@ -76,3 +76,21 @@ def test_settings_behind_a_closed_button_count_when_the_answer_is_drawn_alone(vi
     )
     assert link_of(visitor) == asked
     assert visitor.heading() == kvplan.plan(asked).sentence
+
+
+@pytest.mark.parametrize(
+    ("path", "button", "key", "text", "appears"),
+    [
+        ("/", "More settings", "dp", "2", "1 × 1 stage × 2 replicas = 2 GPUs"),
+        ("/?tp=8", "Easily forgotten", "draft", "gemma-3-1b", "Not possible: Number of GPUs"),
+    ],
+)
+def test_what_appears_above_a_button_leaves_it_open_and_the_hand_in_its_field(visit, path, button, key, text, appears):
+    visitor = visit(path)
+    visitor.page.get_by_role("button", name=button).click()
+    visitor.choose(key, text)
+    visitor.page.get_by_test_id("stSidebar").get_by_text(appears).wait_for()
+    visitor.settle()
+    field = visitor.page.locator(f".st-key-{key} input")
+    assert field.is_visible()
+    assert field.evaluate("field => field === document.activeElement")
