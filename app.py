@@ -8,7 +8,7 @@ from threading import Timer
 
 import streamlit as st
 
-SECONDS_TO_DRAW = 3
+SECONDS_TO_OPEN = 3
 """How long a browser takes for the first figures at most, while the server hands it what they are drawn with."""
 
 UI = Path(__file__).resolve().parent / "kvplan" / "ui"
@@ -42,7 +42,7 @@ def load_tables() -> None:
 
         freeze()
 
-    later = Timer(SECONDS_TO_DRAW, work)
+    later = Timer(SECONDS_TO_OPEN, work)
     later.daemon = True
     later.start()
 

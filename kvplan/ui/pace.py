@@ -74,13 +74,20 @@ class _Holding:
 class _RunsThatBegin(_Holding):
     """Leaves out the beginning and the end of a run that another one replaces before it has drawn anything."""
 
+    def __init__(self, send: Send) -> None:
+        super().__init__(send)
+        self._gave_way = False
+
     async def __call__(self, message: Message) -> None:
         told = _told(message)
         kind = told and told.WhichOneof("type")
-        if kind == "new_session" or (self._waiting and kind == "session_status_changed"):
+        if kind == "session_status_changed" and self._gave_way:  # nothing runs for a moment, which is over already
+            self._gave_way = False
+        elif kind == "new_session" or (self._waiting and kind == "session_status_changed"):
             self.hold(message, SECONDS_TO_BEGIN)
         elif self._waiting and told is not None and _gives_way(told):
             self._waiting.clear()
+            self._gave_way = True
         else:
             await self.release(message)
 
