@@ -16,10 +16,8 @@ UI = Path(__file__).resolve().parent / "kvplan" / "ui"
 
 def load() -> None:
     """Load what the first page is computed and drawn with, a fifth of a second."""
-    import plotly.graph_objects  # noqa: F401
     import streamlit.elements.lib.streamlit_plotly_theme  # noqa: F401
 
-    import kvplan.charts
     import kvplan.suggest
     import kvplan.ui.plan_engine
     import kvplan.ui.plan_overheads

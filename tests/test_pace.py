@@ -45,14 +45,17 @@ class Browser:
         self.got.append(ForwardMsg.FromString(message["bytes"]))
 
 
+async def hand(send: Any, *messages: ForwardMsg) -> None:
+    for message in messages:
+        await send({"type": "websocket.send", "bytes": message.SerializeToString()})
+
+
 def sent(*messages: ForwardMsg) -> list[ForwardMsg]:
     """What a browser has by the time that the last message is handed over."""
 
     async def go() -> list[ForwardMsg]:
         browser = Browser()
-        send = pace.paced(browser)
-        for message in messages:
-            await send({"type": "websocket.send", "bytes": message.SerializeToString()})
+        await hand(pace.paced(browser), *messages)
         return list(browser.got)
 
     return wait_for(go())
@@ -111,8 +114,7 @@ def test_the_end_of_a_connection_waits_for_nothing_and_comes_last() -> None:
 
         end = pace.paced(send)
         await end({"type": "websocket.accept"})
-        for message in (FIGURE, TABLE):
-            await end({"type": "websocket.send", "bytes": message.SerializeToString()})
+        await hand(end, FIGURE, TABLE)
         await end({"type": "websocket.close"})
         return order
 
@@ -124,9 +126,7 @@ def test_the_end_of_a_connection_waits_for_nothing_and_comes_last() -> None:
 def test_everything_that_waits_arrives_by_itself_in_its_order(run: tuple[ForwardMsg, ...]) -> None:
     async def go() -> list[ForwardMsg]:
         browser = Browser()
-        send = pace.paced(browser)
-        for message in run:
-            await send({"type": "websocket.send", "bytes": message.SerializeToString()})
+        await hand(pace.paced(browser), *run)
         async with asyncio.timeout(20):
             while len(browser.got) < len(run):
                 await asyncio.sleep(0.01)
@@ -148,9 +148,7 @@ def test_a_browser_that_has_gone_meanwhile_is_no_trouble(error: type[Exception])
                 tried.set()
                 raise error("gone")
 
-        send = pace.paced(gone)
-        for message in (FIGURE, TABLE, TEXT):
-            await send({"type": "websocket.send", "bytes": message.SerializeToString()})
+        await hand(pace.paced(gone), FIGURE, TABLE, TEXT)
         await asyncio.wait_for(tried.wait(), 20)
         await asyncio.sleep(0.05)
         return troubles

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -225,6 +225,20 @@ def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
 
     alt  names the table to those who do not see it
     """
+    _show_exactly(table, alt, f"{key}_table", "auto", columns)
+
+
+def show_terms(terms: Sequence[Term], key: str | None = None) -> None:
+    """A short table of terms, shown whole: what, how, bytes."""
+    import pandas as pd
+
+    table = pd.DataFrame([(t.label, t.formula, t.bytes) for t in terms], columns=["what", "how", "bytes"])
+    _show_exactly(table, "Terms of the sum", key and f"{key}_table", "content", {})
+
+
+def _show_exactly(
+    table: pd.DataFrame, alt: str, key: str | None, height: Literal["auto", "content"], columns: Mapping[str, Any]
+) -> None:
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     shown = table.apply(_exact_column)
@@ -234,8 +248,10 @@ def show_table(table: pd.DataFrame, alt: str, key: str, **columns: Any) -> None:
         if is_numeric_dtype(kind) and not is_bool_dtype(kind)
     }
     leave_room()
-    config = {**numbers, **columns}
-    st.dataframe(shown, hide_index=True, column_config=config, key=f"{key}_table", placeholder=UNKNOWN, alt=alt)
+    st.dataframe(
+        shown, hide_index=True, column_config={**numbers, **columns}, key=key, placeholder=UNKNOWN, alt=alt,
+        height=height,
+    )  # fmt: skip
 
 
 def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -248,19 +264,6 @@ def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
     if any(isinstance(value, int | np.integer) and abs(int(value)) > EXACT for value in values):
         return column.map(lambda value: f"{value:,}")
     return column
-
-
-def show_terms(terms: Sequence[Term], key: str | None = None) -> None:
-    """A short table of terms, shown whole: what, how, bytes."""
-    import pandas as pd
-
-    sizes = _exact_column(pd.Series([t.bytes for t in terms]))
-    table = pd.DataFrame({"what": [t.label for t in terms], "how": [t.formula for t in terms], "bytes": sizes})
-    leave_room()
-    st.dataframe(
-        table, hide_index=True, height="content", alt="Terms of the sum", key=key and f"{key}_table",
-        column_config={"bytes": st.column_config.NumberColumn(format="localized")} if sizes.dtype != object else None,
-    )  # fmt: skip
 
 
 def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:

@@ -19,7 +19,7 @@ from kvplan.ui.address import BIND
 from kvplan.ui.axes import AXES, ask_values, pick_axis, say_gpus_in_all, value_words, values_words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
-from kvplan.ui.questions.shown import listed, show_answer, show_below, show_formula, show_gaps
+from kvplan.ui.questions.shown import above_figure, listed, show_answer, show_formula, show_gaps
 from kvplan.units import counted, counted_and, parse_axis, parse_count
 
 CURVE_CONTEXTS = ("128", "256", "512", *CONTEXTS, "2m", "4m")
@@ -96,7 +96,8 @@ def _show(scenario: Scenario, column: str, named: list[tuple[Any, Curve]], scale
         "Cache over context length", f"Cache over context length, a line each. {answer}",
         cache_curves(curves, words.unit(), scale),
     )  # fmt: skip
-    show_below(lambda: show_answer(answer, p), figure, "crossover")
+    with above_figure(figure, "crossover"):
+        show_answer(answer, p)
     table = pd.DataFrame([_row(column, value, curve.plan) for value, curve in named])
     words.show_table(table, "Crossover of each line", "crossover")
     rows = pd.concat([curve.table for curve in curves], ignore_index=True)

@@ -16,9 +16,9 @@ from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import LABELS, ask_values, column_of, swept, value_words
 from kvplan.ui.questions.shown import (
+    above_figure,
     say_limit,
     show_answer,
-    show_below,
     show_formula,
     show_gaps,
     show_memory_sum,
@@ -55,12 +55,9 @@ def ask(scenario: Scenario) -> None:
         fit_map(panels, unit=words.unit(), context_limit=limit),
     )  # fmt: skip
     p = plan(scenario)
-
-    def say() -> None:
+    with above_figure(figure, "fit"):
         show_answer(answer, p)
         _say_each(maps, limit)
-
-    show_below(say, figure, "fit")
     show_sweep(
         maps[0].table if len(maps) == 1 else pd.concat([m.table for m in maps], ignore_index=True),
         scenario,

@@ -13,10 +13,10 @@ from kvplan.sweep_charts import GROWING, Panel, axis_words, fit_map, largest_poi
 from kvplan.ui import words
 from kvplan.ui.axes import AXES, ask_values, pick_axis, swept, values_words
 from kvplan.ui.questions.shown import (
+    above_figure,
     listed,
     say_limit,
     show_answer,
-    show_below,
     show_formula,
     show_gaps,
     show_memory_sum,
@@ -40,12 +40,9 @@ def ask(scenario: Scenario) -> None:
     p = plan(scenario)
     alt = f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}"
     figure = Drawn("What two settings do together", alt, _figure(table, first, second, scenario))
-
-    def say() -> None:
+    with above_figure(figure, "pair"):
         show_answer(answer, p)
         say_limit(chosen.get("context_length", ()), scenario.model.context_limit)
-
-    show_below(say, figure, "pair")
     show_sweep(table, scenario, "two-settings", answer, figure)
     show_formula("pair", lambda: show_memory_sum(p))
     show_gaps(refused)

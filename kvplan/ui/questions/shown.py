@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
@@ -42,12 +43,13 @@ def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
         words.show_warnings(p.warnings)
 
 
-def show_below(say: Callable[[], None], figure: Figure, key: str) -> None:
-    """A figure below what is said about it. It is sent before that, for a browser takes longest to draw it."""
-    above = st.container()
+@contextmanager
+def above_figure(figure: Figure, key: str) -> Iterator[None]:
+    """A figure below what is said inside. It is sent before that, for a browser takes longest to draw it."""
+    place = st.container()
     words.show_chart(figure.figure, figure.alt, key)
-    with above:
-        say()
+    with place:
+        yield
 
 
 def say_limit(contexts: Iterable[int], limit: int | None) -> None:
