@@ -62,6 +62,7 @@ def show() -> None:
     from kvplan.ui.address import read_address, show_address_trouble
     from kvplan.ui.address_bar import keep_address
     from kvplan.ui.answers import begin_run, end_run
+    from kvplan.ui.figures import follow_theme
     from kvplan.ui.library import require_library
     from kvplan.ui.page_name import show_page_name
     from kvplan.ui.scenario import PageEnds
@@ -96,6 +97,7 @@ def show() -> None:
         with address:
             show_page_name(page.title)
             keep_address(page.url_path)
+            follow_theme()
         with trouble:
             has_trouble = show_address_trouble()
     end_run(is_passing=has_trouble)

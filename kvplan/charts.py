@@ -195,7 +195,7 @@ def memory_bar(p: MemoryPlan, unit: str = "GiB") -> Figure:
         "layout": layout(
             barmode="stack",
             height=350,
-            margin=BELOW_TOOLBAR,
+            margin=BELOW_TOOLBAR | {"l": 12, "b": 114},
             legend=LEGEND | {"entrywidth": 125, "font": {"size": 11}},
             xaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit)
             | {"range": [0, reach * 1.03 / UNIT_BYTES[unit]]},
@@ -362,10 +362,11 @@ def cache_against_weights(p: MemoryPlan, table: Mapping[str, Any] | pd.DataFrame
     return {
         "data": traces,
         "layout": layout(
-            height=450,
-            margin=BELOW_TOOLBAR,
-            xaxis=context_axis(contexts),
-            yaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit) | {"range": [0, top]},
+            height=470,
+            margin=BELOW_TOOLBAR | {"l": 74, "r": 16, "b": 153},
+            xaxis=context_axis(contexts) | {"automargin": "height"},
+            yaxis=axis(f"{unit} on each GPU" if p.scenario.num_gpus > 1 else unit)
+            | {"range": [0, top], "automargin": "width"},
         ),
     }
 
@@ -443,7 +444,7 @@ def layer_strip(strip: Sequence[StripSegment]) -> Figure:
             margin={"l": 8, "r": 8, "t": 8, "b": 8},
             showlegend=True,  # a single kind has no legend otherwise
             xaxis=axis("layer") | {"range": [0, total], "showgrid": False, "fixedrange": True},
-            yaxis={"showticklabels": False, "fixedrange": True},
+            yaxis={"type": "category", "range": [-0.5, 0.5], "showticklabels": False, "fixedrange": True},
         ),
     }
 
@@ -533,7 +534,11 @@ LEGEND: Figure = {
 
 
 BELOW_TOOLBAR = {"l": 8, "r": 8, "t": 38, "b": 8}
-"""Margins that leave a row for the toolbar: a touch screen shows it all the time."""
+"""Margins that leave a row for the toolbar: a touch screen shows it all the time.
+
+Plotly draws a figure a second time where these do not hold its words; figures that change often have what theirs need
+on a wide screen.
+"""
 
 
 def layout(**changes: Any) -> Figure:

@@ -349,6 +349,7 @@ def _category_axis(column: str, words: Sequence[str], upright: bool = False) -> 
         "automargin": column not in GROWING,
         "range": ends[::-1] if upright and column not in GROWING else ends,
         "showgrid": False,
+        "tickcolor": GREY,
     }
 
 

@@ -10,7 +10,7 @@ from kvplan.library import SCENARIO, scenario_of
 from kvplan.plan import Scenario
 from kvplan.presets import list_scenarios
 from kvplan.share import MAX_COMPARED, open_comparison
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.address import say_once, take_scenario
 from kvplan.ui.compared import add_compared, compared, keep_compared, room
 from kvplan.ui.exports import offer_comparison
@@ -124,7 +124,7 @@ def show_comparison(found: Comparison) -> None:
             show_scenario(index, p.scenario, p.sentence)
     for sentence in found.sentences:
         st.text(f"{sentence}.")
-    words.show_chart(memory_bars(found, words.unit()), figure_alt(found), "compared")
+    figures.show_chart(memory_bars(found, words.unit()), figure_alt(found), "compared")
     st.subheader("What differs", anchor=False)
     head, *changes = change_rows(found)
     if changes:

@@ -23,7 +23,7 @@ from kvplan.engines.support import cache_dtypes, why_no_cache
 from kvplan.errors import KvplanError, shorten
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.serving import Serving, serve, server_suggestions
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.address import BIND, ENGINE, take_scenario
 from kvplan.ui.engine_overheads import known_overheads
 from kvplan.ui.words import unit
@@ -260,7 +260,7 @@ def _show_bars(sizes: dict[str, int], where: str) -> None:
         [format_exact_bytes(size) for size in sizes.values()],
     )
     alt = f"Resident and reserved bytes beside what the engine has, {where}"
-    words.show_chart(bars, alt, "reserved", words.STILL)
+    figures.show_chart(bars, alt, "reserved", figures.STILL)
 
 
 def _pool_sentence(budget: PoolBudget) -> str:

@@ -25,7 +25,7 @@ from kvplan.importer.safetensors import explain_difference
 from kvplan.library import file_text, save, why_nothing_is_saved
 from kvplan.model import ROLES, Layer, Model
 from kvplan.names import clean_name, preset_id
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.fields import AS_TRAINED, FIELDS
 from kvplan.ui.import_fields import (
     ESTIMATE,
@@ -255,7 +255,7 @@ def show_layers(model: Model, kv: str) -> None:
     st.subheader("Layer by layer", anchor=False)
     strip = layer_strip(model)
     if len(strip) <= MAX_SEGMENTS:
-        words.show_chart(charts.layer_strip(strip), "The model's layers in order, by kind", "import_strip")
+        figures.show_chart(charts.layer_strip(strip), "The model's layers in order, by kind", "import_strip")
     rows = layer_rows(model, kv)
     table = pd.DataFrame(rows, columns=["layers", "kind", "each keeps of a sequence", "parameters of each"])
     words.leave_room()

@@ -18,7 +18,7 @@ from kvplan.hardware import Gpu, Price
 from kvplan.library import GPU, MODEL, is_in_library
 from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.fields import AS_TRAINED, FIELDS
 from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
 from kvplan.ui.page_address import read_address, write_address
@@ -168,9 +168,9 @@ def ask_beside(label: str, others: list[str], key: str) -> list[str]:
 def show_model(model: Model) -> None:
     """One model: its layers in order as a strip, its notes, its source, and the way to its plan."""
     st.text(model.name)
-    words.show_chart(
+    figures.show_chart(
         charts.layer_strip(layer_strip(model)), f"Layers of {model.name} in order, by kind", f"strip_{model.id}",
-        words.STILL,
+        figures.STILL,
     )  # fmt: skip
     words.plan_button("Plan with this model", f"use_{model.id}", use_model, model.id)
     for note in model.notes:

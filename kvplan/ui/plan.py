@@ -23,7 +23,7 @@ from kvplan.fleet import fewest_gpus
 from kvplan.plan import MemoryPlan, Scenario, node_sentence, plan
 from kvplan.suggest import suggestions
 from kvplan.sweep import over_context
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.address import take_scenario
 from kvplan.ui.answers import show_answer
 from kvplan.ui.plan_engine import show_engine
@@ -46,7 +46,9 @@ def show_verdict(p: MemoryPlan) -> None:
 
 
 def show_memory(p: MemoryPlan) -> None:
-    words.show_chart(charts.memory_bar(p, unit()), "Memory of one GPU: weights, KV cache, overhead and free", "memory")
+    figures.show_chart(
+        charts.memory_bar(p, unit()), "Memory of one GPU: weights, KV cache, overhead and free", "memory"
+    )
     guessed = p.runtime.is_estimate or p.scenario.model.is_estimate
     look = "; hatching on an empty ground is an estimate" if guessed else ""
     st.caption(f"Blue segments are the weights, by role{look}.{overhead_words(p)}")
@@ -145,7 +147,7 @@ def show_curve(p: MemoryPlan) -> None:
     except KvplanError as error:  # numbers beyond what a table can hold exactly
         words.show_error(error, "This curve cannot be drawn")
         return
-    words.show_chart(
+    figures.show_chart(
         charts.cache_against_weights(p, table, unit()),
         "Memory over context length: cache, weights, their sum with overhead, and the usable capacity",
         "curve",
@@ -155,8 +157,8 @@ def show_curve(p: MemoryPlan) -> None:
 def show_layers(p: MemoryPlan) -> None:
     model = p.scenario.planned_model
     st.subheader("Why: the layers", anchor=False)
-    words.show_chart(
-        charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip", words.STILL
+    figures.show_chart(
+        charts.layer_strip(layer_strip(model)), "The model's layers in order, by kind", "strip", figures.STILL
     )
     for cache, count in count_layers(model.layers):
         st.text(f"{count} × {cache.label}: each keeps {layer_words(cache, p.scenario.kv_dtype)} of a sequence")

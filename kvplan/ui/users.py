@@ -23,7 +23,7 @@ from kvplan.fleet import (
     plan_users,
 )
 from kvplan.plan import Scenario, plan
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import FIELDS
 from kvplan.ui.page_address import write_address
@@ -162,8 +162,8 @@ def show_layout(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) ->
         f"KV cache of all users, {unit}",
         [words.exact_size(point.cache_bytes) for point in points],
     )
-    words.show_chart(
-        bars, "KV cache of all users at the mean, the 95th percentile and the maximum length", "users", words.STILL
+    figures.show_chart(
+        bars, "KV cache of all users at the mean, the 95th percentile and the maximum length", "users", figures.STILL
     )
     table = pd.DataFrame([_cells(point) for point in points])
     price = st.column_config.NumberColumn(format="dollar")

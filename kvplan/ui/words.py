@@ -1,4 +1,4 @@
-"""Small pieces of pages: errors and notes as plain text, numbers in a row, figures with alt text.
+"""Small pieces of pages: errors and notes as plain text, numbers in a row, tables with alt text.
 
 Whatever may hold a visitor's own words goes through `st.text` or a table, which never render Markdown.
 """
@@ -6,15 +6,12 @@ Whatever may hold a visitor's own words goes through `st.text` or a table, which
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
-import numpy.typing as npt
 import streamlit as st
-from plotly.basedatatypes import BaseFigure
 
 from kvplan.documents import EXACT, table_csv
 from kvplan.errors import KvplanError
@@ -29,19 +26,6 @@ from kvplan.units import format_bytes, format_exact_bytes, format_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
-
-CHART_CONFIG: dict[str, Any] = {
-    "displaylogo": False,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
-    "toImageButtonOptions": {"format": "svg", "filename": "kvplan"},
-}
-"""The toolbar of a figure; its camera saves the figure as SVG, which prints at any size."""
-STILL = {"displayModeBar": False}
-"""For a figure too simple to zoom: no toolbar, which on a touch screen always covers a corner."""
-
-INTS = ("i1", "i2", "i4")
-TYPED = frozenset({*INTS, "f4", "f8"})
-"""Kinds of arrays that Plotly takes in base64."""
 
 PLAN_PAGE = "kvplan/ui/plan.py"
 
@@ -118,7 +102,7 @@ def say_no_stages(scenario: Scenario) -> None:
         st.text(f"{why[0].upper()}{why[1:]}.")
 
 
-# ------------------------------------------------------------------------------------------------ numbers, figures
+# ------------------------------------------------------------------------------------------------ numbers, tables
 
 
 def show_numbers(numbers: Iterable[Number]) -> None:
@@ -126,80 +110,6 @@ def show_numbers(numbers: Iterable[Number]) -> None:
     with st.container(horizontal=True, gap="small"):
         for number in numbers:
             st.metric(number.label, number.value, help=number.help, border=True, width="content")
-
-
-AXIS_TEXT = {"color": "#59616E"}
-"""Words of axes on white: Streamlit's own grey stands out from white less than small text should."""
-
-
-def _darker(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """A figure whose axes, notes and labels are dark enough to read on white."""
-    layout = figure["layout"]
-    axes = {name: _with_text(axis) for name, axis in layout.items() if name.startswith(("xaxis", "yaxis"))}
-    notes = [{"font": AXIS_TEXT, **note} for note in layout.get("annotations", ())]
-    if scale := layout.get("coloraxis"):
-        axes["coloraxis"] = {**scale, "colorbar": {**scale["colorbar"], "tickfont": AXIS_TEXT}}
-    return {
-        **figure,
-        "data": [{**_LABELS.get(trace["type"], {}), **trace} for trace in figure["data"]],
-        "layout": {**layout, **axes, "annotations": notes},
-    }
-
-
-_LABELS: dict[str, Any] = {"bar": {"outsidetextfont": AXIS_TEXT}, "scatter": {"textfont": AXIS_TEXT}}
-"""The labels beside a trace's bars or points; a trace with colours of its own keeps them."""
-
-
-def _with_text(axis: Mapping[str, Any]) -> dict[str, Any]:
-    title = axis.get("title", {})
-    return {
-        **axis,
-        "tickfont": {**AXIS_TEXT, **axis.get("tickfont", {})},
-        "title": {**title, "font": {**AXIS_TEXT, **title.get("font", {})}},
-    }
-
-
-class _Finished(BaseFigure):  # type: ignore[misc]  # Plotly carries no types
-    """A figure that goes out as it is: Plotly's own copies and checks all of it, which costs more than making it.
-
-    Tests validate every figure.
-    """
-
-    def __init__(self, figure: Mapping[str, Any]) -> None:
-        self._finished = figure
-
-    def to_dict(self) -> Any:
-        return _packed(self._finished)
-
-
-def _packed(part: Any) -> Any:
-    """A part of a figure with its arrays as Plotly's typed arrays.
-
-    Plotly's own packing asks pandas what it knows, also one that another visitor's run is still loading, and fails.
-    """
-    if isinstance(part, np.ndarray):
-        return _typed_array(part)
-    if isinstance(part, Mapping):
-        return {key: _packed(value) for key, value in part.items()}
-    return [_packed(value) for value in part] if isinstance(part, list | tuple) else part
-
-
-def _typed_array(values: npt.NDArray[Any]) -> Any:
-    """An array in base64, its integers in as few bytes as hold them; as a list where Plotly has no such array."""
-    if values.dtype.kind == "i" and values.size:
-        low, high = values.min(), values.max()
-        values = values.astype(next((k for k in INTS if np.iinfo(k).min <= low and high <= np.iinfo(k).max), "i8"))
-    kind = f"{values.dtype.kind}{values.dtype.itemsize}"
-    if kind not in TYPED:
-        return values.tolist()
-    shape = {"shape": ", ".join(map(str, values.shape))} if values.ndim > 1 else {}
-    return {"dtype": kind, "bdata": b64encode(values.tobytes()).decode(), **shape}
-
-
-def show_chart(figure: Mapping[str, Any], alt: str, key: str, config: Mapping[str, Any] = CHART_CONFIG) -> None:
-    """A figure as wide as the page, with its text alternative."""
-    seen = dict(figure) if st.context.theme.type == "dark" else _darker(figure)
-    st.plotly_chart(_Finished(seen), width="stretch", theme="streamlit", config=dict(config), alt=alt, key=key)
 
 
 def show_facts(rows: Iterable[tuple[str, ...]], columns: Sequence[str], alt: str, key: str | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import streamlit as st
 
-from kvplan.ui import words
+from kvplan.ui import figures
 
 Result = TypeVar("Result")
 
@@ -56,7 +56,7 @@ def show_measures(measures: Iterable[Measure]) -> None:
 
 def show_chart(figure: dict[str, Any], alt: str, key: str) -> None:
     """A figure of the lab with its text alternative."""
-    words.show_chart(figure, alt, key)
+    figures.show_chart(figure, alt, key)
 
 
 def show_verdict(is_good: bool, good: str, bad: str) -> None:

@@ -12,7 +12,7 @@ from kvplan.errors import KvplanError
 from kvplan.fleet import FleetRow, cheapest_first, fewest_first, layouts_tried, which_gpu, why_no_stages
 from kvplan.plan import Scenario
 from kvplan.sweep_charts import fleet_bars, price_words
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.address import BIND
 from kvplan.ui.axes import POPULAR_GPUS
 from kvplan.ui.exports import offer_sweep
@@ -60,16 +60,16 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     _say_no_stages(scenario, rows)
     words.show_warnings(shared)
     shown, absent = _parted(rows, by_price)
-    figures = []
+    drawn = []
     if shown:
-        figures = [Figure("GPUs", f"Fewest GPUs that fit, by GPU. {answer}", fleet_bars(shown, by_price))]
-        words.show_chart(figures[0].figure, figures[0].alt, "fleet")
+        drawn = [Figure("GPUs", f"Fewest GPUs that fit, by GPU. {answer}", fleet_bars(shown, by_price))]
+        figures.show_chart(drawn[0].figure, drawn[0].alt, "fleet")
         _say_absent(absent, _several(rows))
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
         price = st.column_config.NumberColumn(format="dollar")
         words.show_table(table, "Fewest GPUs of each kind", "fleet", **{"USD an hour": price})
-        offer_sweep(table, scenario, "which-gpu", answer, *figures)
+        offer_sweep(table, scenario, "which-gpu", answer, *drawn)
         st.caption("Prices are the lowest public rental price of each GPU, with its date in the table.")
     show_formula("fleet", lambda: _show_sums(scenario, rows))
 

@@ -15,7 +15,7 @@ from kvplan.model import Layer
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.sweep import Refusal
 from kvplan.sweep_charts import head_bars
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.questions.shown import show_answer, show_formula, show_gaps
 from kvplan.units import counted, counted_and, format_bytes
@@ -76,11 +76,11 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
     with left:
         bars = head_bars(per_token, marks, f"{unit} a token", unit)
         by_token = Figure("Cache bytes a token", f"Cache bytes a token by KV heads. {answer}", bars)
-        words.show_chart(by_token.figure, by_token.alt, "heads_token")
+        figures.show_chart(by_token.figure, by_token.alt, "heads_token")
     with right:
         bars = head_bars(longest, marks, "longest context (tokens)")
         by_context = Figure("Longest context", f"Longest context by KV heads. {_longest_words(plans)}", bars)
-        words.show_chart(by_context.figure, by_context.alt, "heads_context")
+        figures.show_chart(by_context.figure, by_context.alt, "heads_context")
     table = pd.DataFrame(
         {
             "KV heads": list(plans),

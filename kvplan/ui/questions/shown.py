@@ -14,7 +14,7 @@ from kvplan.explain import Term, cache_terms, overhead_terms
 from kvplan.plan import MemoryPlan, Scenario
 from kvplan.sweep import Refusal
 from kvplan.sweep_charts import TITLES
-from kvplan.ui import words
+from kvplan.ui import figures, words
 from kvplan.ui.axes import value_words
 from kvplan.ui.exports import offer_sweep
 
@@ -47,7 +47,7 @@ def show_answer(answer: str, p: MemoryPlan | None = None) -> None:
 def above_figure(figure: Figure, key: str) -> Iterator[None]:
     """A figure below what is said inside. It is sent before that, for a browser takes longest to draw it."""
     place = st.container()
-    words.show_chart(figure.figure, figure.alt, key)
+    figures.show_chart(figure.figure, figure.alt, key)
     with place:
         yield
 
