@@ -24,14 +24,16 @@ def told(kind: str, element: str = "") -> ForwardMsg:
         message.script_finished = ForwardMsg.FINISHED_EARLY_FOR_RERUN
     elif kind == "finished":
         message.script_finished = ForwardMsg.FINISHED_SUCCESSFULLY
+    elif kind == "runs":
+        message.session_status_changed.script_is_running = True
+    elif kind == "rests":
+        message.session_status_changed.SetInParent()
     else:
         getattr(message, kind).SetInParent()
     return message
 
 
-BEGINS, STATUS, RERUN, FINISHED = (
-    told(kind) for kind in ("new_session", "session_status_changed", "rerun", "finished")
-)
+BEGINS, RUNS, RERUN, FINISHED, RESTS = map(told, ("new_session", "runs", "rerun", "finished", "rests"))
 TEXT, FIGURE, ROOM, TABLE = (told("element", kind) for kind in ("text", "plotly_chart", "space", "dataframe"))
 
 
@@ -64,6 +66,7 @@ def sent(*messages: ForwardMsg) -> list[ForwardMsg]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is sent because its time is over."""
+    monkeypatch.setattr(pace, "SECONDS_TO_NOTICE", A_LONG_TIME)
     monkeypatch.setattr(pace, "SECONDS_TO_BEGIN", A_LONG_TIME)
     monkeypatch.setattr(pace, "SECONDS_TO_DRAW", A_LONG_TIME)
 
@@ -71,20 +74,44 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is sent as soon as the loop has a moment."""
+    monkeypatch.setattr(pace, "SECONDS_TO_NOTICE", 0)
     monkeypatch.setattr(pace, "SECONDS_TO_BEGIN", 0)
     monkeypatch.setattr(pace, "SECONDS_TO_DRAW", 0.01)
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_run_that_a_callback_replaces_before_it_draws_is_not_told() -> None:
-    whole = (BEGINS, STATUS, TEXT, FINISHED, STATUS)
-    assert sent(BEGINS, STATUS, RERUN, STATUS, *whole) == list(whole)
+    assert sent(BEGINS, RUNS, RERUN, RESTS, BEGINS, RUNS, TEXT, FINISHED, RESTS) == [BEGINS, TEXT, FINISHED, RESTS]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_page_is_told_that_it_rests_also_where_nothing_was_said_between_a_run_and_the_one_that_replaces_it() -> None:
+    assert sent(BEGINS, RERUN, BEGINS, TEXT, FINISHED, RESTS) == [BEGINS, TEXT, FINISHED, RESTS]
 
 
 @pytest.mark.usefixtures("patient")
 def test_a_run_that_has_drawn_is_told_to_its_end_also_where_another_replaces_it() -> None:
-    run = (BEGINS, STATUS, TEXT, RERUN, STATUS, BEGINS, STATUS, TEXT, FINISHED)
+    run = (BEGINS, TEXT, RERUN, RESTS, BEGINS, TEXT, FINISHED)
     assert sent(*run) == list(run)
+
+
+def test_that_a_script_runs_is_told_once_it_does_for_long_and_holds_nothing_up(monkeypatch: Any) -> None:
+    monkeypatch.setattr(pace, "SECONDS_TO_NOTICE", 0.01)
+
+    async def go() -> tuple[list[ForwardMsg], list[ForwardMsg]]:
+        browser = Browser()
+        send = pace.paced(browser)
+        await hand(send, BEGINS, RUNS, TEXT)
+        at_once = list(browser.got)
+        async with asyncio.timeout(20):
+            while len(browser.got) < 3:
+                await asyncio.sleep(0.01)
+        await hand(send, FINISHED, RESTS)
+        return at_once, browser.got
+
+    at_once, found = wait_for(go())
+    assert at_once == [BEGINS, TEXT]
+    assert found == [BEGINS, TEXT, RUNS, FINISHED, RESTS]
 
 
 @pytest.mark.usefixtures("patient")
@@ -122,7 +149,7 @@ def test_the_end_of_a_connection_waits_for_nothing_and_comes_last() -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("run", [(BEGINS, STATUS), (FIGURE, ROOM, TABLE, TEXT, FINISHED, STATUS)])
+@pytest.mark.parametrize("run", [(BEGINS, RUNS), (FIGURE, ROOM, TABLE, TEXT, FINISHED, RESTS)])
 def test_everything_that_waits_arrives_by_itself_in_its_order(run: tuple[ForwardMsg, ...]) -> None:
     async def go() -> list[ForwardMsg]:
         browser = Browser()
@@ -136,8 +163,9 @@ def test_everything_that_waits_arrives_by_itself_in_its_order(run: tuple[Forward
 
 
 @pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("late", [(TABLE, TEXT), (RUNS,)])
 @pytest.mark.parametrize("error", [OSError, RuntimeError])
-def test_a_browser_that_has_gone_meanwhile_is_no_trouble(error: type[Exception]) -> None:
+def test_a_browser_that_has_gone_meanwhile_is_no_trouble(error: type[Exception], late: tuple[ForwardMsg]) -> None:
     async def go() -> list[str]:
         troubles: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context["message"]))
@@ -148,7 +176,7 @@ def test_a_browser_that_has_gone_meanwhile_is_no_trouble(error: type[Exception])
                 tried.set()
                 raise error("gone")
 
-        await hand(pace.paced(gone), FIGURE, TABLE, TEXT)
+        await hand(pace.paced(gone), FIGURE, *late)
         await asyncio.wait_for(tried.wait(), 20)
         await asyncio.sleep(0.05)
         return troubles

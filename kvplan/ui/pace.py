@@ -1,17 +1,19 @@
 """What a browser is told of a run, and when: it draws the whole page anew for nearly every message that comes alone.
 
-Two things between Streamlit's runtime and the websocket, both about what is on screen first:
+Three things between Streamlit's runtime and the websocket, all about what is on screen first:
 
+- That a script runs is told only where it runs for longer than a person would notice.
 - A callback that asks for parts of the page (`st.rerun`) ends the run that it was called in, before anything was
   drawn. That run is not told of.
 - A table that follows a figure waits until the browser had the time to draw the figure.
 
-Nothing is lost, and nothing changes its order.
+Nothing that is drawn is lost, nor changes its order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from typing import Any
@@ -19,6 +21,9 @@ from typing import Any
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from kvplan.ui.packed import Message, Send
+
+SECONDS_TO_NOTICE = 0.3
+"""How long a script may run before the page says that it does."""
 
 SECONDS_TO_BEGIN = 0.03
 """How long the news that a run has begun may wait for what comes next."""
@@ -30,9 +35,39 @@ FIGURE, TABLE = "plotly_chart", frozenset({"space", "dataframe"})
 """Kinds of elements; a table begins with the room above it."""
 
 
+GONE = (OSError, RuntimeError)
+"""What sending to a browser that has gone raises."""
+
+
 def paced(send: Send) -> Send:
     """`send` of a websocket to a browser, with the pace of this module."""
-    return _RunsThatBegin(_TablesAfterFigures(send))
+    return _RunsThatLast(_RunsThatBegin(_TablesAfterFigures(send)))
+
+
+class _RunsThatLast:
+    """Tells that a script runs only after a while, if it still does then."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._timer: asyncio.Task[None] | None = None
+
+    async def __call__(self, message: Message) -> None:
+        told = _told(message)
+        if told is None or told.WhichOneof("type") != "session_status_changed":
+            await self._send(message)
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if told.session_status_changed.script_is_running:
+            self._timer = asyncio.create_task(self._tell_later(message))
+        else:
+            await self._send(message)
+
+    async def _tell_later(self, message: Message) -> None:
+        await asyncio.sleep(SECONDS_TO_NOTICE)
+        with contextlib.suppress(*GONE):
+            await self._send(message)
 
 
 class _Holding:
@@ -65,10 +100,8 @@ class _Holding:
 
     async def _release_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        try:
+        with contextlib.suppress(*GONE):
             await self.release()
-        except (OSError, RuntimeError):  # the browser has gone
-            self._waiting.clear()
 
 
 class _RunsThatBegin(_Holding):
@@ -83,7 +116,8 @@ class _RunsThatBegin(_Holding):
         kind = told and told.WhichOneof("type")
         if kind == "session_status_changed" and self._gave_way:  # nothing runs for a moment, which is over already
             self._gave_way = False
-        elif kind == "new_session" or (self._waiting and kind == "session_status_changed"):
+        elif kind == "new_session":
+            self._gave_way = False
             self.hold(message, SECONDS_TO_BEGIN)
         elif self._waiting and told is not None and _gives_way(told):
             self._waiting.clear()

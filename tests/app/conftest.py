@@ -82,6 +82,11 @@ class App:
         charts = [chart.proto for chart in self.run.get("plotly_chart")]
         return json.loads(next(chart.spec for chart in charts if chart.alt.startswith(alt)))
 
+    def address(self):
+        """The query that the browser is told to show."""
+        (bar,) = (bar for bar in self.run.get("bidi_component") if bar.proto.component_name == "kvplan_address")
+        return json.loads(bar.proto.json)["link"]
+
     def tables(self):
         return [table.value for table in self.run.dataframe]
 

@@ -1,6 +1,5 @@
 """The address: a complete link on every page, and what of an address is not used is said in one sentence."""
 
-import json
 from dataclasses import replace
 from urllib.parse import parse_qs, urlencode
 
@@ -25,12 +24,6 @@ OWN = kvplan.define_model(
 )  # fmt: skip
 
 
-def address_of(page):
-    """The query that the browser is told to show."""
-    (bar,) = page.run.get("bidi_component")
-    return json.loads(bar.proto.json)["link"]
-
-
 def said(page):
     """What of the address was not used: the text below its warning."""
     return page.texts()[0] if [warning.value for warning in page.run.warning] else ""
@@ -44,19 +37,19 @@ def test_every_page_has_a_complete_link_in_its_address(app, name):
     scenario = LLAMA.with_changes(context_length=50_000, kv_dtype="fp8", tensor_parallel=2, draft_model="llama-3.2-1b")
     page = app(**to_fields(scenario))
     page.go(name)
-    opened = kvplan.from_link(address_of(page))
+    opened = kvplan.from_link(page.address())
     assert opened.with_changes(engine=None) == scenario  # the Engine page chooses one
-    assert set(to_fields(scenario)) == set(parse_qs(address_of(page), keep_blank_values=True))
+    assert set(to_fields(scenario)) == set(parse_qs(page.address(), keep_blank_values=True))
 
 
 def test_the_address_follows_the_widgets(app):
     page = app()
     page.set(ctx="64k", batch=3)
-    assert kvplan.from_link(address_of(page)) == LLAMA.with_changes(context_length=65536, batch_size=3)
+    assert kvplan.from_link(page.address()) == LLAMA.with_changes(context_length=65536, batch_size=3)
 
 
 def test_an_address_of_nothing_is_that_of_the_defaults(app):
-    assert kvplan.from_link(address_of(app())) == LLAMA
+    assert kvplan.from_link(app().address()) == LLAMA
 
 
 def test_a_missing_key_means_the_same_in_a_link_and_in_a_widget():
@@ -67,18 +60,18 @@ def test_a_missing_key_means_the_same_in_a_link_and_in_a_widget():
 
 
 def test_what_cannot_be_read_stays_in_the_address_as_it_is(app):
-    assert parse_qs(address_of(app({"ctx": "lots"})))["ctx"] == ["lots"]
+    assert parse_qs(app({"ctx": "lots"}).address())["ctx"] == ["lots"]
 
 
 def test_what_cannot_be_planned_together_stays_in_the_address(app):
-    assert parse_qs(address_of(app({"tp": "3"})))["tp"] == ["3"]
+    assert parse_qs(app({"tp": "3"}).address())["tp"] == ["3"]
 
 
 def test_an_own_model_travels_in_the_address_of_every_page(app):
     scenario = kvplan.Scenario(OWN, "h100-sxm-80gb")
     page = app(**to_fields(scenario))
     page.go("sweep")
-    assert kvplan.from_link(address_of(page)) == scenario
+    assert kvplan.from_link(page.address()) == scenario
 
 
 def test_what_no_address_can_carry_is_said_in_a_sentence_with_the_file(app):
@@ -87,8 +80,8 @@ def test_what_no_address_can_carry_is_said_in_a_sentence_with_the_file(app):
     assert page.run.warning[0].value == "The address cannot carry this scenario"
     assert "at most 8,000 are read: send the model as a preset file instead" in page.texts()[0]
     assert "Model as a preset file" in [button.proto.label for button in page.run.get("download_button")]
-    assert parse_qs(address_of(page))["model"] == ["my-own"]
-    assert len(address_of(page)) < MAX_LINK_CHARACTERS
+    assert parse_qs(page.address())["model"] == ["my-own"]
+    assert len(page.address()) < MAX_LINK_CHARACTERS
 
 
 # ---------------------------------------------------------------------------------------------------- what is read
@@ -147,7 +140,7 @@ def test_a_preset_that_changed_since_says_what_changed(app):
 def test_ampersands_that_a_mail_escaped_are_read(app):
     first, *others = to_fields(LLAMA.with_changes(context_length=4096)).items()
     page = app(**dict([first]), **{f"amp;{key}": text for key, text in others})
-    assert kvplan.from_link(address_of(page)) == LLAMA.with_changes(context_length=4096)
+    assert kvplan.from_link(page.address()) == LLAMA.with_changes(context_length=4096)
 
 
 def test_a_link_that_is_too_long_opens_nothing_and_says_so(app):

@@ -1,7 +1,5 @@
 """Which parts of a run a change draws anew: the answer alone where the sidebar stays as it is, else everything."""
 
-import json
-
 import pytest
 
 import kvplan
@@ -48,8 +46,7 @@ def change(page, key, value):
 
 
 def address_of(page):
-    (bar,) = page.run.get("bidi_component")
-    return kvplan.from_link(json.loads(bar.proto.json)["link"])
+    return kvplan.from_link(page.address())
 
 
 def test_every_quiet_field_is_tried_here():

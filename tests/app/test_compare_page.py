@@ -8,7 +8,7 @@ import kvplan
 from kvplan.comparison import compare
 from kvplan.library import scenario_of
 from kvplan.share import from_comparison_link, to_comparison_link
-from tests.app.test_address import address_of, said
+from tests.app.test_address import said
 
 LLAMA = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb")
 OTHER = kvplan.Scenario("gemma-3-27b", "l40s-48gb", context_length=32768)
@@ -37,13 +37,13 @@ def test_the_current_scenario_is_kept_and_a_change_of_the_sidebar_stands_beside_
     changed = LLAMA.with_changes(context_length=65536)
     assert f"{compare(changed, LLAMA).sentences[0]}." in page.texts()
     assert ("context length (tokens)", "65,536", "8,192") in [tuple(row) for row in page.tables()[0].to_numpy()]
-    assert from_comparison_link(address_of(page)) == (changed, LLAMA)
+    assert from_comparison_link(page.address()) == (changed, LLAMA)
 
 
 def test_a_pasted_link_is_added(app):
     page = on_page(app)
     page.set(compare_link=f"https://kv.example/sweep{kvplan.to_link(OTHER)}&q=Which+GPU%3F")
-    assert from_comparison_link(address_of(page)) == (LLAMA, OTHER)
+    assert from_comparison_link(page.address()) == (LLAMA, OTHER)
     assert page.value("compare_link") == ""
 
 
@@ -51,14 +51,14 @@ def test_a_pasted_link_that_is_damaged_says_so(app):
     page = on_page(app)
     page.set(compare_link=kvplan.to_link(OTHER).replace("ctx=32768", "ctx=lots"))
     assert "the link's ctx" in said(page)
-    assert from_comparison_link(address_of(page))[1].context_length == 8192
+    assert from_comparison_link(page.address())[1].context_length == 8192
 
 
 def test_a_pasted_comparison_with_more_than_there_is_room_for_says_how_many_were_taken(app):
     page = on_page(app)
     four = [OTHER.with_changes(batch_size=size) for size in (1, 2, 3, 4)]
     page.set(compare_link=to_comparison_link(four))
-    assert from_comparison_link(address_of(page)) == (LLAMA, *four[:3])
+    assert from_comparison_link(page.address()) == (LLAMA, *four[:3])
     assert "only 3 of the link's 4 scenarios found room: a comparison has up to 4" in said(page)
 
 
@@ -67,14 +67,14 @@ def test_what_is_no_link_adds_nothing_and_says_so(app, text):
     page = on_page(app)
     page.set(compare_link=text)
     assert said(page)
-    assert kvplan.from_link(address_of(page)) == LLAMA
+    assert kvplan.from_link(page.address()) == LLAMA
 
 
 def test_a_scenario_preset_is_added(app):
     name = kvplan.list_scenarios()[0]
     page = on_page(app)
     page.set(compare_preset=name)
-    assert from_comparison_link(address_of(page)) == (LLAMA, scenario_of(kvplan.load_scenario(name)))
+    assert from_comparison_link(page.address()) == (LLAMA, scenario_of(kvplan.load_scenario(name)))
 
 
 def test_a_link_of_a_comparison_opens_all_its_scenarios_with_their_answers(app):
@@ -93,13 +93,13 @@ def test_the_bars_hold_the_bytes_of_each(app):
 def test_one_is_removed(app):
     page = on_page(app, LLAMA, OTHER, LLAMA.with_changes(batch_size=64))
     page.click("compare_remove_1")
-    assert from_comparison_link(address_of(page)) == (LLAMA, LLAMA.with_changes(batch_size=64))
+    assert from_comparison_link(page.address()) == (LLAMA, LLAMA.with_changes(batch_size=64))
 
 
 def test_one_trades_places_with_the_sidebar(app):
     page = on_page(app, LLAMA, OTHER)
     page.click("compare_swap_1")
-    assert from_comparison_link(address_of(page)) == (OTHER, LLAMA)
+    assert from_comparison_link(page.address()) == (OTHER, LLAMA)
     assert page.value("model") == "gemma-3-27b"
 
 
@@ -126,9 +126,9 @@ def test_the_shown_link_is_that_of_the_address(app):
 def test_other_pages_hold_the_sidebars_scenario_alone(app):
     page = on_page(app, LLAMA, OTHER)
     page.go("plan")
-    assert kvplan.from_link(address_of(page)) == LLAMA
+    assert kvplan.from_link(page.address()) == LLAMA
     page.go("compare")
-    assert from_comparison_link(address_of(page)) == (LLAMA, OTHER)
+    assert from_comparison_link(page.address()) == (LLAMA, OTHER)
 
 
 def test_the_table_of_bytes_is_in_the_visitors_unit(app):

@@ -2,10 +2,8 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pandas as pd
 import pytest
-from plotly.basedatatypes import convert_to_base64
 
 from kvplan.plan import Scenario
 from kvplan.presets import load_model
@@ -22,24 +20,6 @@ from kvplan.ui import words
 )
 def test_settings_are_named_by_their_labels_and_other_names_stay(message, said):
     assert words.in_words(message) == said
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        np.array([1, 2, 127]), np.array([-128, 128]), np.array([-32768, 2]), np.array([32768]), np.array([-(2**31)]),
-        np.array([2**31]), np.array([2**53 + 1]), np.array([[1, 2, 300], [4, 5, 6]]), np.array([1.5, np.nan, -0.0]),
-        np.zeros((2, 3), np.float32), np.arange(10.0)[::2], np.array([True, False]), np.array(["a", "b"]),
-        np.array([10**30, 1], dtype=object),
-    ],
-)  # fmt: skip
-def test_an_array_is_packed_as_plotly_packs_it(values):
-    figure = {"data": [{"x": values.copy(), "marker": {"size": values.copy()}}], "layout": {"title": "a"}}
-    ours = words._Finished(figure).to_dict()
-    convert_to_base64(figure)
-    if isinstance(figure["data"][0]["x"], np.ndarray):  # where Plotly has no such array, its encoder makes a list
-        figure["data"][0] = {"x": values.tolist(), "marker": {"size": values.tolist()}}
-    assert ours == figure
 
 
 def test_only_plain_addresses_become_links():

@@ -147,3 +147,21 @@ def test_what_cannot_be_planned_leaves_the_sidebar_in_which_to_mend_it(visit, pa
     assert visitor.page.get_by_text("Not possible: Context length").is_visible()
     visitor.choose("ctx", "16k")
     assert visitor.page.get_by_text("This cannot be planned").count() == 0
+
+
+def test_figures_follow_a_theme_that_changes_while_the_page_is_open(visit):
+    visitor = visit("/?ctx=16k", color_scheme="light")
+    looks = """() => {
+      const {paper_bgcolor, font} = document.querySelector('.st-key-memory .js-plotly-plot')._fullLayout;
+      const box = document.createElement('i'), app = document.querySelector('.stApp');
+      box.style.color = paper_bgcolor;
+      return [box.style.color === getComputedStyle(app).backgroundColor, font.color];
+    }"""
+    heading = visitor.heading()
+    for scheme, words in (("dark", "#E6EAF1"), ("light", "#59616E")):
+        with visitor.rerun():
+            visitor.page.emulate_media(color_scheme=scheme)
+        visitor.page.wait_for_function(f"words => ({looks})().every((look, i) => look === [true, words][i])", arg=words)
+        assert visitor.page.evaluate(FAINT, LEAST_CONTRAST) == []
+    assert visitor.heading() == heading
+    assert "ctx=16384" in visitor.page.url
