@@ -1,6 +1,7 @@
 """The app without a browser: pages, widgets and figures through Streamlit's own test runner."""
 
 import functools
+import gc
 import json
 from pathlib import Path
 
@@ -103,6 +104,14 @@ def packages_are_searched_once():
     found = functools.cache(manifest_scanner.scan_component_manifests)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", found)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_frozen():
+    """The app hides what is loaded from the garbage collector; Hypothesis asks the collector who holds its things."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "freeze", lambda: None)
         yield
 
 
