@@ -352,6 +352,7 @@ def _ticks(title: str, words: Sequence[str]) -> Figure:
         "tickmode": "array",
         "tickvals": list(range(len(words))),
         "ticktext": list(words),
+        "tickcolor": GREY,
         "showgrid": False,
         "fixedrange": True,
     }
