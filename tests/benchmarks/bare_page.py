@@ -1,7 +1,8 @@
 """The floor of app_speed.py: `streamlit run tests/benchmarks/bare_page.py -- FIGURES`.
 
 A page with one list and the figures of the chosen entry, all of them constants that are built once. FIGURES is a file
-of JSON: page -> choice -> key -> figure; `?page=` names the page.
+of JSON: page -> choice -> key -> figure; `?page=` names the page. They are drawn as Streamlit draws any figure, in its
+own theme; how the app dresses its own is its business.
 """
 
 from __future__ import annotations
