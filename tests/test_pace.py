@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -114,6 +115,18 @@ def test_that_a_script_runs_is_told_once_it_does_for_long_and_holds_nothing_up(m
     assert found == [BEGINS, TEXT, RUNS, FINISHED, RESTS]
 
 
+def test_that_a_script_runs_is_never_told_where_it_soon_rests(monkeypatch: Any) -> None:
+    monkeypatch.setattr(pace, "SECONDS_TO_NOTICE", 0.02)
+
+    async def go() -> list[ForwardMsg]:
+        browser = Browser()
+        await hand(pace.paced(browser), BEGINS, RUNS, TEXT, FINISHED, RESTS)
+        await asyncio.sleep(0.1)
+        return browser.got
+
+    assert wait_for(go()) == [BEGINS, TEXT, FINISHED, RESTS]
+
+
 @pytest.mark.usefixtures("patient")
 def test_a_table_its_room_and_what_follows_wait_behind_a_figure() -> None:
     assert sent(TEXT, FIGURE, TEXT, ROOM, TABLE, TEXT, FINISHED) == [TEXT, FIGURE, TEXT]
@@ -176,9 +189,12 @@ def test_a_browser_that_has_gone_meanwhile_is_no_trouble(error: type[Exception],
                 tried.set()
                 raise error("gone")
 
-        await hand(pace.paced(gone), FIGURE, *late)
+        send = pace.paced(gone)
+        await hand(send, FIGURE, *late)
         await asyncio.wait_for(tried.wait(), 20)
         await asyncio.sleep(0.05)
+        del send
+        gc.collect()  # trouble in a task is told of when nobody can ask for it any more
         return troubles
 
     assert wait_for(go()) == []
