@@ -82,7 +82,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_a_run_that_a_callback_replaces_before_it_draws_is_not_told() -> None:
-    assert sent(BEGINS, RUNS, RERUN, RESTS, BEGINS, RUNS, TEXT, FINISHED, RESTS) == [BEGINS, TEXT, FINISHED, RESTS]
+    run = (BEGINS, RUNS, TEXT, FINISHED, RESTS)
+    assert sent(BEGINS, RUNS, RERUN, RESTS, *run) == [BEGINS, TEXT, FINISHED, RUNS, RESTS]
 
 
 @pytest.mark.usefixtures("patient")
@@ -115,7 +116,7 @@ def test_that_a_script_runs_is_told_once_it_does_for_long_and_holds_nothing_up(m
     assert found == [BEGINS, TEXT, RUNS, FINISHED, RESTS]
 
 
-def test_that_a_script_runs_is_never_told_where_it_soon_rests(monkeypatch: Any) -> None:
+def test_that_a_script_runs_is_told_once_with_its_end_where_it_soon_rests(monkeypatch: Any) -> None:
     monkeypatch.setattr(pace, "SECONDS_TO_NOTICE", 0.02)
 
     async def go() -> list[ForwardMsg]:
@@ -124,7 +125,7 @@ def test_that_a_script_runs_is_never_told_where_it_soon_rests(monkeypatch: Any) 
         await asyncio.sleep(0.1)
         return browser.got
 
-    assert wait_for(go()) == [BEGINS, TEXT, FINISHED, RESTS]
+    assert wait_for(go()) == [BEGINS, TEXT, FINISHED, RUNS, RESTS]
 
 
 @pytest.mark.usefixtures("patient")

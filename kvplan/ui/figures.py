@@ -124,11 +124,11 @@ export default function ({setTriggerValue}) {
   const app = document.querySelector("[data-testid=stApp]"), ground = () => getComputedStyle(app).backgroundColor;
   let before = ground();
   const watch = new MutationObserver(() => {
-    if (ground() === before) return;
+    if (ground() === before || app.dataset.testConnectionState !== "CONNECTED") return;
     before = ground();
     setTriggerValue("theme", before);
   });
-  watch.observe(app, {attributes: true, attributeFilter: ["class"]});
+  watch.observe(app, {attributes: true, attributeFilter: ["class", "data-test-connection-state"]});
   return () => watch.disconnect();
 }
 """

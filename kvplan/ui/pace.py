@@ -2,7 +2,7 @@
 
 Three things between Streamlit's runtime and the websocket, all about what is on screen first:
 
-- That a script runs is told only where it runs for longer than a person would notice.
+- That a script runs is told with its end, or where it runs for longer than a person would notice.
 - A callback that asks for parts of the page (`st.rerun`) ends the run that it was called in, before anything was
   drawn. That run is not told of.
 - A table that follows a figure waits until the browser had the time to draw the figure.
@@ -41,33 +41,43 @@ GONE = (OSError, RuntimeError)
 
 def paced(send: Send) -> Send:
     """`send` of a websocket to a browser, with the pace of this module."""
-    return _RunsThatLast(_RunsThatBegin(_TablesAfterFigures(send)))
+    return _RunsThatBegin(_RunsThatLast(_TablesAfterFigures(send)))
 
 
 class _RunsThatLast:
-    """Tells that a script runs only after a while, if it still does then."""
+    """Tells that a script runs only after a while, if it still does then, or together with its end.
+
+    A page that asked for the run itself, by its key R, does not take the news of an end without that of a beginning.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._untold: Message | None = None
         self._timer: asyncio.Task[None] | None = None
 
     async def __call__(self, message: Message) -> None:
         told = _told(message)
         if told is None or told.WhichOneof("type") != "session_status_changed":
             await self._send(message)
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if told.session_status_changed.script_is_running:
-            self._timer = asyncio.create_task(self._tell_later(message))
+        elif told.session_status_changed.script_is_running:
+            self._untold = message
+            self._timer = asyncio.create_task(self._tell_later())
         else:
+            await self._tell()
             await self._send(message)
 
-    async def _tell_later(self, message: Message) -> None:
-        await asyncio.sleep(SECONDS_TO_NOTICE)
-        with contextlib.suppress(*GONE):
+    async def _tell(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        message, self._untold, self._timer = self._untold, None, None
+        if message is not None:
             await self._send(message)
+
+    async def _tell_later(self) -> None:
+        await asyncio.sleep(SECONDS_TO_NOTICE)
+        self._timer = None  # what is being sent is not called back
+        with contextlib.suppress(*GONE):
+            await self._tell()
 
 
 class _Holding:
@@ -116,7 +126,7 @@ class _RunsThatBegin(_Holding):
         kind = told and told.WhichOneof("type")
         if kind == "session_status_changed" and self._gave_way:  # nothing runs for a moment, which is over already
             self._gave_way = False
-        elif kind == "new_session":
+        elif kind == "new_session" or (self._waiting and kind == "session_status_changed"):
             self._gave_way = False
             self.hold(message, SECONDS_TO_BEGIN)
         elif self._waiting and told is not None and _gives_way(told):

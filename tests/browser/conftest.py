@@ -9,9 +9,11 @@ fails its test, whatever the test looks at.
 
 import os
 import shutil
-from contextlib import contextmanager, suppress
+import time
+from contextlib import contextmanager
 
 import pytest
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from tests.servers import running
 
@@ -83,16 +85,10 @@ class Tabs:
         self.free.append(page)
 
 
-COUNT_RUNS = """() => {
-  window.runs = 0;
-  if (window.runsAreCounted) return;
-  window.runsAreCounted = true;
-  const busy = () => document.querySelector('[data-testid=stApp]').dataset.testScriptState !== 'notRunning';
-  new MutationObserver(() => { window.runs += busy(); }).observe(
-    document.body, {subtree: true, attributes: true, attributeFilter: ['data-test-script-state']});
-}"""
-LONGEST_SILENCE = 2_000
-"""Milliseconds after which an action that has started no run has changed nothing."""
+LONGEST_SILENCE = 2.0
+"""Seconds after which an action that has ended no run has changed nothing."""
+QUIET = 0.12
+"""Seconds without a message after which no more belong to a run: a table waits for figures not quite so long."""
 
 
 class Visit:
@@ -112,8 +108,18 @@ class Visit:
         self.server, self.page, self.context = server, page, page.context
         self.trouble = []
         self._watched = {"pageerror": self._error, "console": self._console, "request": self._request}
+        self._watched["websocket"] = lambda socket: socket.on("framereceived", self._message)
+        self.runs, self._heard = 0, time.monotonic()
         for event, note in self._watched.items():
             page.on(event, note)
+
+    def _message(self, data):
+        """Count the runs of the script that have come to their end: the page itself says so of long ones alone."""
+        told = ForwardMsg.FromString(data)
+        self._heard = time.monotonic()
+        self.runs += (
+            told.WhichOneof("type") == "script_finished" and told.script_finished != told.FINISHED_EARLY_FOR_RERUN
+        )
 
     def _error(self, error):
         self.trouble.append(f"page error: {error}")
@@ -134,6 +140,8 @@ class Visit:
 
     def settle(self):
         """Until the script has run and figures stand."""
+        while time.monotonic() - self._heard < QUIET:
+            self.page.wait_for_timeout(20)
         self.page.wait_for_selector("[data-testid=stApp][data-test-connection-state=CONNECTED]")
         self.page.wait_for_selector("[data-testid=stMainBlockContainer] :is(h1,h2,h3,[role=alert])")
         self.page.wait_for_function(
@@ -153,12 +161,11 @@ class Visit:
     @contextmanager
     def rerun(self):
         """What is done inside makes the page run, unless it changes nothing; after it the page has run."""
-        from playwright.sync_api import TimeoutError
-
-        self.page.evaluate(COUNT_RUNS)
+        before = self.runs
         yield
-        with suppress(TimeoutError):
-            self.page.wait_for_function("() => window.runs !== 0", timeout=LONGEST_SILENCE)
+        end = time.monotonic() + LONGEST_SILENCE
+        while self.runs == before and time.monotonic() < end:
+            self.page.wait_for_timeout(20)
         self.settle()
 
     def figure(self, key):

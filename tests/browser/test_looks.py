@@ -149,19 +149,52 @@ def test_what_cannot_be_planned_leaves_the_sidebar_in_which_to_mend_it(visit, pa
     assert visitor.page.get_by_text("This cannot be planned").count() == 0
 
 
+FIGURE_LOOKS = """() => {
+  const {paper_bgcolor, font} = document.querySelector('.st-key-memory .js-plotly-plot')._fullLayout;
+  const box = document.createElement('i'), app = document.querySelector('.stApp');
+  box.style.color = paper_bgcolor;
+  return [box.style.color === getComputedStyle(app).backgroundColor, font.color];
+}"""
+"""Whether the memory bar has the ground of the page, and the colour of its words."""
+
+
+def wait_for_looks(visitor, words):
+    visitor.page.wait_for_function(
+        f"words => ({FIGURE_LOOKS})().every((look, i) => look === [true, words][i])", arg=words
+    )
+
+
 def test_figures_follow_a_theme_that_changes_while_the_page_is_open(visit):
     visitor = visit("/?ctx=16k", color_scheme="light")
-    looks = """() => {
-      const {paper_bgcolor, font} = document.querySelector('.st-key-memory .js-plotly-plot')._fullLayout;
-      const box = document.createElement('i'), app = document.querySelector('.stApp');
-      box.style.color = paper_bgcolor;
-      return [box.style.color === getComputedStyle(app).backgroundColor, font.color];
-    }"""
     heading = visitor.heading()
     for scheme, words in (("dark", "#E6EAF1"), ("light", "#59616E")):
         with visitor.rerun():
             visitor.page.emulate_media(color_scheme=scheme)
-        visitor.page.wait_for_function(f"words => ({looks})().every((look, i) => look === [true, words][i])", arg=words)
+        wait_for_looks(visitor, words)
         assert visitor.page.evaluate(FAINT, LEAST_CONTRAST) == []
     assert visitor.heading() == heading
     assert "ctx=16384" in visitor.page.url
+
+
+def test_figures_follow_a_theme_that_changes_while_the_connection_is_down(visit):
+    visitor = visit(color_scheme="light")
+    visitor.page.add_init_script(
+        "window.sockets = []; window.WebSocket = class extends WebSocket {"
+        " constructor(...given) { super(...given); window.sockets.push(this); } };"
+    )
+    visitor.open("/")
+    wait_for_looks(visitor, "#59616E")
+    visitor.page.evaluate("() => window.sockets.at(-1).close()")
+    visitor.page.emulate_media(color_scheme="dark")
+    wait_for_looks(visitor, "#E6EAF1")
+
+
+def test_a_page_that_is_asked_to_run_again_by_its_key_comes_to_rest(visit):
+    visitor = visit("/?ctx=16k")
+    heading = visitor.heading()
+    for _ in range(3):
+        visitor.page.locator("h2").first.click()
+        with visitor.rerun():
+            visitor.page.keyboard.press("r")
+        assert visitor.heading() == heading
+        assert visitor.page.locator("[data-stale=true]").count() == 0
