@@ -87,8 +87,8 @@ class Tabs:
 
 LONGEST_SILENCE = 2.0
 """Seconds after which an action that has ended no run has changed nothing."""
-QUIET = 0.12
-"""Seconds without a message after which no more belong to a run: a table waits for figures not quite so long."""
+QUIET = 0.05
+"""Seconds without a message after which no other run follows the one that has ended."""
 
 
 class Visit:
@@ -134,14 +134,12 @@ class Visit:
             self.trouble.append(f"request left the server: {request.url}")
 
     def open(self, path=""):
-        self.page.goto(self.server.url + path)
-        self.settle()
+        with self.rerun():
+            self.page.goto(self.server.url + path)
         return self
 
     def settle(self):
         """Until the script has run and figures stand."""
-        while time.monotonic() - self._heard < QUIET:
-            self.page.wait_for_timeout(20)
         self.page.wait_for_selector("[data-testid=stApp][data-test-connection-state=CONNECTED]")
         self.page.wait_for_selector("[data-testid=stMainBlockContainer] :is(h1,h2,h3,[role=alert])")
         self.page.wait_for_function(
@@ -164,8 +162,8 @@ class Visit:
         before = self.runs
         yield
         end = time.monotonic() + LONGEST_SILENCE
-        while self.runs == before and time.monotonic() < end:
-            self.page.wait_for_timeout(20)
+        while (self.runs == before and time.monotonic() < end) or time.monotonic() - self._heard < QUIET:
+            self.page.wait_for_timeout(10)
         self.settle()
 
     def figure(self, key):

@@ -146,7 +146,7 @@ def test_back_and_forward_pressed_faster_than_the_pages_come_end_where_they_lead
         hurry(visitor, -1, -1, pause=pause)
         assert soon(visitor, visitor.heading, kvplan.plan(early).sentence)
         assert shows(visitor, early)
-        assert held(visitor, "ctx") == "32k"
+        assert soon(visitor, lambda: held(visitor, "ctx"), "32k")
         hurry(visitor, 1, 1, pause=pause)
         assert shows(visitor, late)
         assert relative(visitor).startswith("/users")
