@@ -61,7 +61,7 @@ class _Colors(NamedTuple):
 
 
 COLORS = {"light": _Colors("#59616E", "#262730", "#E6EAF1"), "dark": _Colors("#E6EAF1", "#FAFAFA", "#31333F")}
-"""By kind of theme; each stands out from the ground as small text should, 4.5 to 1."""
+"""By kind of theme; words and legend stand out from the ground as small text should, 4.5 to 1."""
 
 FAMILY = '"Source Sans", sans-serif'
 

@@ -137,7 +137,7 @@ class Visit:
         box.press("Enter")
         screen = self.page.evaluate("window.took")
         settle(self.page)
-        time.sleep(0.3)  # what the server does after its answer counts too
+        time.sleep(0.3)  # what the server does after its answer counts too; then the table is drawn, beside nothing
         idle = self.idle_rate * (time.perf_counter() - start)
         return Change(1000 * (self.server.cpu_seconds - cpu - idle), screen)
 
