@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kvplan.explain import StripSegment, bytes_by_role
 from kvplan.model import ROLES
 from kvplan.plan import MemoryPlan
-from kvplan.units import MAX_COUNT, UNIT_BYTES, counted, format_bytes, format_exact_bytes, format_tokens
+from kvplan.units import EXACT_FLOAT, MAX_COUNT, UNIT_BYTES, counted, format_bytes, format_exact_bytes, format_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,6 +99,16 @@ def bytes_by_family(p: MemoryPlan) -> dict[str, int]:
 def exact(size: int, unit: str) -> str:
     """`size` bytes rounded in the kind of unit of an axis, and exactly."""
     return format_exact_bytes(size, decimal=unit == "GB")
+
+
+def exact_hover(sizes: npt.NDArray[Any]) -> tuple[Any, str]:
+    """Bytes as `customdata` of a trace, and what writes each of them in its hover, to the last digit.
+
+    Plotly's "," alone keeps twelve digits. What a browser cannot count exactly goes out as words.
+    """
+    if sizes.max(initial=0) <= EXACT_FLOAT:
+        return sizes.astype(np.float64), "%{customdata:,d} B"
+    return np.array([f"{size:,}" for size in sizes.flat], object).reshape(sizes.shape).tolist(), "%{customdata} B"
 
 
 def scaled(size: int, unit: str) -> float:
@@ -355,7 +366,7 @@ def cache_against_weights(p: MemoryPlan, table: Mapping[str, Any] | pd.DataFrame
     )
     contexts = np.asarray(table["context_length"])
     traces = [
-        _line(name, contexts, np.asarray(table[column]), unit, color, dash) for name, column, color, dash in lines
+        bytes_line(name, contexts, np.asarray(table[column]), unit, color, dash) for name, column, color, dash in lines
     ]
     traces += _curve_marks(p, unit)
     top = max(p.capacity_bytes, p.weight_bytes, p.total_bytes) * 1.2 / UNIT_BYTES[unit]
@@ -383,15 +394,17 @@ def _curve_marks(p: MemoryPlan, unit: str) -> list[Figure]:
     return marks
 
 
-def _line(name: str, x: Any, sizes: Any, unit: str, color: str, dash: str) -> Figure:
+def bytes_line(name: str, x: Any, sizes: Any, unit: str, color: str, dash: str) -> Figure:
+    """A line of bytes over contexts."""
+    customdata, exact_bytes = exact_hover(sizes)
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
         "x": x,
         "y": sizes / UNIT_BYTES[unit],
-        "customdata": sizes.astype(np.float64),
-        "hovertemplate": f"{name}<br>%{{x:,}} tokens<br>%{{y:,.3f}} {unit} (%{{customdata:,}} B)<extra></extra>",
+        "customdata": customdata,
+        "hovertemplate": f"{name}<br>%{{x:,d}} tokens<br>%{{y:,.3f}} {unit} ({exact_bytes})<extra></extra>",
         "line": {"color": color, "dash": dash, "width": 3},
     }
 
@@ -404,7 +417,7 @@ def _point(name: str, context: int, size: int, unit: str, color: str, symbol: st
         "x": [context],
         "y": [size / UNIT_BYTES[unit]],
         "customdata": [[size, exact(size, unit)]],
-        "hovertemplate": f"{name}<br>%{{x:,}} tokens<br>%{{customdata[1]}}<extra></extra>",
+        "hovertemplate": f"{name}<br>%{{x:,d}} tokens<br>%{{customdata[1]}}<extra></extra>",
         "marker": {"color": color, "size": 12, "symbol": symbol, "line": {"width": 2, "color": "white"}},
     }
 

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvplan.units import EXACT_FLOAT
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -61,16 +63,12 @@ def csv_comment(text: str) -> str:
     return "# " + re.sub(r"([,;\t][\"']*)(?=[=+\-@])", r"\1 ", one_line(text)) + "\n"
 
 
-EXACT = 2**53
-"""A float counts whole numbers exactly up to here, and so does a browser."""
-
-
 def whole_column(column: pd.Series[Any]) -> pd.Series[Any]:
     """A column of counts as integers again, which a gap among them had turned into floats; others as they are."""
     if column.dtype.kind != "f":
         return column
     known = column.dropna()
-    whole = len(known) > 0 and bool((known % 1 == 0).all()) and known.abs().max() <= EXACT
+    whole = len(known) > 0 and bool((known % 1 == 0).all()) and known.abs().max() <= EXACT_FLOAT
     return column.astype("Int64") if whole else column
 
 

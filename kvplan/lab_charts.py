@@ -288,7 +288,7 @@ def curves(x: Any, lines: Iterable[Curve], x_title: str, y_title: str) -> Figure
                 "name": line.name,
                 "x": np.asarray(x),
                 "y": np.asarray(line.values),
-                "hovertemplate": f"{line.name}<br>%{{x:,}} tokens: %{{y:,.4~f}}<extra></extra>",
+                "hovertemplate": f"{line.name}<br>%{{x:,d}} tokens: %{{y:,.4~f}}<extra></extra>",
                 "line": {"color": color, "dash": dash, "width": 4},
             }
             for line, (color, dash, _) in zip(lines, SERIES, strict=False)

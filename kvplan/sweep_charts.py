@@ -24,8 +24,10 @@ from kvplan.charts import (
     VERMILLION,
     Figure,
     axis,
+    bytes_line,
     context_axis,
     exact,
+    exact_hover,
     layout,
 )
 from kvplan.fleet import FleetRow
@@ -202,28 +204,47 @@ class _Scale(NamedTuple):
         half = "" if self.capacity is None else f"{top / 2:.3g}"
         ticks = {"tickmode": "array", "tickvals": [0, top / 2, top], "ticktext": ["0", half, last], "tickangle": 0}
         place = {"xref": "container", "yref": "container"}
-        return {"colorscale": "Cividis", "cmin": 0, "cmax": top, "colorbar": {**bar, **ticks, **place}}
+        return {"colorscale": _FITTING, "cmin": 0, "cmax": top * _BEYOND, "colorbar": {**bar, **ticks, **place}}
 
     def values(self, grid: _Grid) -> Any:
-        scale = grid.capacity / 100 if self.capacity is None else UNIT_BYTES[self.unit]
-        return np.where(grid.fits, grid.total / scale, np.nan).astype(np.float32)
+        """The value of each cell that is planned; one that does not fit is at least a hair beyond the last colour."""
+        values = grid.total / (grid.capacity / 100 if self.capacity is None else UNIT_BYTES[self.unit])
+        values = np.where(grid.fits, values, np.maximum(values, self.top * _BEYOND))
+        return np.where(grid.planned, values, np.nan).astype(np.float32)
 
-    @property
-    def hover(self) -> str:
-        return "%{z:.1f} % of usable" if self.capacity is None else f"%{{z:,.2f}} {self.unit}"
+    def hover(self, exact_bytes: str) -> str:
+        """What writes the value of a cell and its exact bytes, with what there is to hold them."""
+        if self.capacity is None:
+            return f"%{{z:,.1f}} % of usable ({exact_bytes})"
+        return f"%{{z:,.2f}} {self.unit} ({exact_bytes})<br>usable: {exact(self.capacity, self.unit)}"
+
+
+_BEYOND = 1 + 1e-6
+"""Where colours end, in shares of the last value: nearer to it than any digit shown, farther than a float32 errs."""
+
+CIVIDIS = (
+    "#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838",
+)  # fmt: skip
+_FITTING = [
+    *([index / 9, color] for index, color in enumerate(CIVIDIS[:-1])),
+    *([1 - (_BEYOND - 1) / 2, CIVIDIS[-1]], [1 - (_BEYOND - 1) / 2, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]),
+]
+"""Cividis up to what is usable; beyond it nothing is seen, so that a cell that does not fit has its value to show."""
 
 
 def _cells(grid: _Grid, scale: _Scale, across: str, up: str) -> Figure:
     """The heat map of what fits; `customdata` holds the exact bytes of each cell."""
     few = grid.total.size <= MAX_CROSSES
+    customdata, exact_bytes = exact_hover(grid.total)
+    value = scale.hover(exact_bytes)
     return {
         "type": "heatmap",
         "x": grid.across_words,
         "y": grid.up_words,
         "z": scale.values(grid),
-        "customdata": grid.total.astype(np.float64),
-        "hovertemplate": f"{TITLES[across]}: %{{x}}<br>{TITLES[up]}: %{{y}}<br>{scale.hover} (%{{customdata:,}} B)"
-        "<extra></extra>",
+        "customdata": customdata,
+        "hovertemplate": f"{TITLES[across]}: %{{x}}<br>{TITLES[up]}: %{{y}}<br>{value}<extra></extra>",
+        "hoverongaps": False,
         "coloraxis": "coloraxis",
         "showlegend": False,
         "xgap": int(few),
@@ -268,8 +289,7 @@ def _crosses(grid: _Grid) -> list[Figure]:
             "name": "does not fit",
             "x": [grid.across_words[column] for column in columns],
             "y": [grid.up_words[row] for row in rows],
-            "customdata": grid.total[rows, columns].astype(np.float64),
-            "hovertemplate": "%{x}, %{y}<br>%{customdata:,} B, does not fit<extra></extra>",
+            "hoverinfo": "skip",
             "marker": {"symbol": "x-thin", "size": 8, "line": {"width": 1.5, "color": GREY}},
         }
     ]
@@ -460,17 +480,7 @@ def _linear_contexts(contexts: Any) -> Figure:
 
 
 def _line(name: str, table: pd.DataFrame, column: str, unit: str, color: str, dash: str) -> Figure:
-    sizes = table[column].to_numpy()
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": table["context_length"].to_numpy(),
-        "y": sizes / UNIT_BYTES[unit],
-        "customdata": sizes.astype(np.float64),
-        "hovertemplate": f"{name}<br>%{{x:,}} tokens<br>%{{y:,.3f}} {unit} (%{{customdata:,}} B)<extra></extra>",
-        "line": {"color": color, "dash": dash, "width": 3},
-    }
+    return bytes_line(name, table["context_length"].to_numpy(), table[column].to_numpy(), unit, color, dash)
 
 
 def _thin(line: Figure) -> Figure:
@@ -515,7 +525,7 @@ def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, st
         "textposition": place,
         "cliponaxis": False,
         "customdata": [[size, exact(size, unit)]],
-        "hovertemplate": f"crossover, {curve.label}<br>%{{x:,}} tokens<br>%{{customdata[1]}}<extra></extra>",
+        "hovertemplate": f"crossover, {curve.label}<br>%{{x:,d}} tokens<br>%{{customdata[1]}}<extra></extra>",
         "marker": {"color": color, "size": 12, "symbol": symbol, "line": {"width": 2, "color": "white"}},
         "showlegend": False,
     }
@@ -561,15 +571,16 @@ def _total_line(rows: pd.DataFrame, along: str, words: str, unit: str, look: tup
     rows = rows.sort_values(along)
     sizes, color, dash = rows["total_bytes"].to_numpy(), look[0], look[1]
     scale = UNIT_BYTES[unit] if unit else rows["capacity_bytes"].to_numpy() / 100
+    customdata, exact_bytes = exact_hover(sizes)
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(rows) < 20 else "lines",
         "name": words,
         "x": rows[along].to_numpy(),
         "y": sizes / scale,
-        "customdata": sizes.astype(np.float64),
-        "hovertemplate": f"{words}<br>{TITLES[along]}: %{{x:,}}<br>%{{y:,.2f}} {unit or '% of usable'} "
-        "(%{customdata:,} B)<extra></extra>",
+        "customdata": customdata,
+        "hovertemplate": f"{words}<br>{TITLES[along]}: %{{x:,d}}<br>%{{y:,.2f}} {unit or '% of usable'} "
+        f"({exact_bytes})<extra></extra>",
         "line": {"color": color, "dash": dash, "width": 3},
         "marker": {"symbol": look[2], "size": 8},
     }

@@ -22,6 +22,9 @@ BINARY_UNITS = (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB))
 DECIMAL_UNITS = (("TB", TB), ("GB", GB), ("MB", MB), ("kB", KB))
 UNIT_BYTES = {"B": 1, **dict(BINARY_UNITS), **dict(DECIMAL_UNITS), "KB": KB}
 
+EXACT_FLOAT = 2**53
+"""A float counts whole numbers exactly up to here, and so does a browser."""
+
 MAX_COUNT = 2**40
 """No context, batch or head count is larger; beyond it a number is a slip of the hand, and int64 is at risk."""
 

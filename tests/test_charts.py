@@ -5,6 +5,7 @@ import tomllib
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 
@@ -105,6 +106,23 @@ def test_an_estimated_capacity_says_so_and_is_dashed():
     assert layout["annotations"][0]["text"].endswith(", an estimate")
     assert layout["annotations"][0]["hovertext"].endswith(f"({guessed.usable_bytes:,} B)")
     assert layout["shapes"][0]["line"]["dash"] == "dash"
+
+
+def test_a_hover_counts_bytes_to_the_last_digit():
+    numbers, written = charts.exact_hover(np.array([[8_823_074_505_693, 2**53]]))
+    assert written == "%{customdata:,d} B"  # "," alone keeps twelve digits
+    assert numbers.tolist() == [[8_823_074_505_693, 2**53]]
+
+
+def test_bytes_that_no_browser_counts_exactly_are_words_in_a_hover():
+    assert charts.exact_hover(np.array([[2**53 + 1], [7]])) == ([["9,007,199,254,740,993"], ["7"]], "%{customdata} B")
+
+
+def test_no_hover_leaves_digits_of_a_count_to_plotly():
+    sources = {path: path.read_text() for path in (Path(__file__).parents[1] / "kvplan").rglob("*.py")}
+    formats = [written for text in sources.values() for written in re.findall(r"%\{+[a-z0-9\[\]]+:([^}]+)\}", text)]
+    assert formats.count(",d") > 3
+    assert "," not in formats
 
 
 def test_hovers_speak_the_unit_of_the_axis():

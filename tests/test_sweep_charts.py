@@ -9,6 +9,7 @@ import kvplan
 from kvplan.charts import SERIES, octave_values
 from kvplan.fleet import cheapest_first, which_gpu
 from kvplan.sweep_charts import (
+    CIVIDIS,
     DARK_CELLS,
     MAX_CROSSES,
     MAX_TEXTS,
@@ -55,9 +56,56 @@ def test_the_fit_map_holds_each_rows_total_in_its_cell():
     table = swept(context_length=[1024, 65536], batch_size=[1, 8, 64])
     (cells,) = traces(fit_map([Panel("", table)]), "heatmap")
     assert cells["customdata"].ravel().tolist() == table["total_bytes"].tolist()
-    assert (~np.isnan(cells["z"])).ravel().tolist() == table["fits"].tolist()
-    assert cells["z"][0, 0] == pytest.approx(table["total_bytes"][0] / GIB)
+    assert cells["z"].ravel() == pytest.approx(table["total_bytes"] / GIB)
     assert (cells["x"], cells["y"]) == (["1K", "64K"], ["1", "8", "64"])
+
+
+def _colored(figure):
+    """Which cells of each map have a colour, from what Plotly's scale says of their values; a gap has none."""
+    scale = figure["layout"]["coloraxis"]
+    beyond = max(place for place, color in scale["colorscale"] if not color.startswith("rgba"))
+    places = [
+        (cells["z"].astype(float) - scale["cmin"]) / (scale["cmax"] - scale["cmin"])
+        for cells in traces(figure, "heatmap")
+    ]
+    return [place <= beyond for place in places]
+
+
+def test_exactly_the_cells_that_fit_have_a_colour():
+    table = swept(context_length=[1024, 65536], batch_size=[1, 8, 64])
+    (colored,) = _colored(fit_map([Panel("", table)]))
+    assert colored.ravel().tolist() == table["fits"].tolist()
+    assert 0 < table["fits"].sum() < len(table)
+
+
+@pytest.mark.parametrize("gpus", [GPUS[:1], GPUS[:2]], ids=["in bytes", "in shares of each GPU's memory"])
+@pytest.mark.parametrize("unit", ["GiB", "GB"])
+@pytest.mark.parametrize("size", [79_456_894_976, 1_599_858_278_400, 2**50 + 1])
+def test_a_byte_decides_whether_a_cell_has_a_colour(gpus, unit, size):
+    table = swept(gpu=gpus, context_length=[1024, 2048, 4096])
+    capacity = table["gpu"].astype(str).map({gpu: size + 7 * index for index, gpu in enumerate(gpus)})
+    beyond = table["context_length"].map({1024: -1, 2048: 0, 4096: 1})
+    table = table.assign(capacity_bytes=capacity, total_bytes=capacity + beyond, fits=beyond <= 0)
+    figure = fit_map([Panel("", table)], "context_length", "gpu", unit)
+    (colored,) = _colored(figure)
+    assert colored.tolist() == [[True, True, False]] * len(gpus)
+    (cells,) = traces(figure, "heatmap")
+    shown = table["total_bytes"] / (capacity / 100 if len(gpus) > 1 else {"GiB": GIB, "GB": 10**9}[unit])
+    assert cells["z"].ravel() == pytest.approx(shown, rel=1.2e-6)
+
+
+def test_a_cell_that_does_not_fit_says_what_it_would_take_and_what_there_is():
+    table = swept(context_length=[1024, 2**20], batch_size=[1, 64])
+    (cells,) = traces(fit_map([Panel("", table)]), "heatmap")
+    capacity = int(table["capacity_bytes"][0])
+    assert cells["hovertemplate"] == (
+        "context length (tokens): %{x}<br>sequences at once: %{y}<br>%{z:,.2f} GiB (%{customdata:,d} B)"
+        f"<br>usable: {kvplan.units.format_exact_bytes(capacity)}<extra></extra>"
+    )
+    assert cells["z"][1, 1] == pytest.approx(table["total_bytes"].iloc[-1] / GIB)
+    assert table["total_bytes"].iloc[-1] > capacity
+    (crosses,) = (trace for trace in fit_map([Panel("", table)])["data"] if trace.get("name") == "does not fit")
+    assert crosses["hoverinfo"] == "skip"  # the cell below it says more
 
 
 def test_the_fit_map_takes_axes_in_any_order_of_the_table():
@@ -102,8 +150,8 @@ def test_where_gpus_differ_colours_are_shares_of_each_ones_memory():
     table = swept(gpu=GPUS, tensor_parallel=[1, 2])
     (cells,) = traces(fit_map([Panel("", table)], "gpu", "tensor_parallel"), "heatmap")
     share = table["total_bytes"] / table["capacity_bytes"] * 100
-    shown = cells["z"].T.ravel()
-    assert shown[~np.isnan(shown)] == pytest.approx(share[table["fits"]].tolist(), rel=1e-6)
+    assert cells["z"].T.ravel() == pytest.approx(share.tolist(), rel=1e-6)
+    assert "%{z:,.1f} % of usable (%{customdata:,d} B)" in cells["hovertemplate"]
 
 
 def test_a_map_of_names_with_few_cells_has_its_bytes_written_in_them():
@@ -121,7 +169,7 @@ def test_a_map_of_names_with_few_cells_has_its_bytes_written_in_them():
 
 @pytest.mark.parametrize("share", [*np.linspace(0, 1, 41), DARK_CELLS - 1e-9, DARK_CELLS])
 def test_letters_stand_out_from_every_colour_of_the_scale(share):
-    (shade,) = sample_colorscale("Cividis", [share])
+    (shade,) = sample_colorscale(list(CIVIDIS), [share])
     letters = "#FFFFFF" if share < DARK_CELLS else "#000000"
     assert contrast(letters, "#" + "".join(f"{round(float(part)):02X}" for part in unlabel_rgb(shade))) >= 4.5
 
@@ -147,6 +195,7 @@ def test_a_combination_that_cannot_be_planned_is_neither_coloured_nor_crossed_ou
     figure = fit_map([Panel("", whole[:3])], "num_kv_heads", "gpu")
     (cells,) = traces(figure, "heatmap")
     assert np.isnan(cells["z"][1, 0])
+    assert cells["hoverongaps"] is False  # there is nothing to say of it
     assert all(len(trace["x"]) <= 2 for trace in traces(figure, "scatter"))
     assert len(table) == 2
 

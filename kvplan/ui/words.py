@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import streamlit as st
 
-from kvplan.documents import EXACT, table_csv
+from kvplan.documents import table_csv
 from kvplan.errors import KvplanError
 from kvplan.explain import Term
 from kvplan.fleet import why_no_stages
@@ -21,8 +21,8 @@ from kvplan.model import Model
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
+from kvplan.units import EXACT_FLOAT, format_bytes, format_exact_bytes, format_tokens
 from kvplan.units import counted as counted
-from kvplan.units import format_bytes, format_exact_bytes, format_tokens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ def _exact_column(column: pd.Series[Any]) -> pd.Series[Any]:
     whole = is_integer_dtype(column)
     held = column if column.dtype == object else ()
     values: list[Any] = [column.min(), column.max()] if whole else list(held)
-    if any(isinstance(value, int | np.integer) and abs(int(value)) > EXACT for value in values):
+    if any(isinstance(value, int | np.integer) and abs(int(value)) > EXACT_FLOAT for value in values):
         return column.map(lambda value: f"{value:,}")
     return column
 

@@ -72,6 +72,29 @@ def test_a_map_of_twenty_thousand_points_is_drawn_from_the_sweep_and_its_table_s
     assert downloaded(visitor)["total_bytes"] == [str(size) for size in table["total_bytes"]]
 
 
+def pointed_at(visitor, key, across, up):
+    """The lines that show when the mouse stands in a cell of a map; `across` and `up` are shares of its sides."""
+    box = visitor.page.locator(f".st-key-{key} .nsewdrag").first.bounding_box()
+    place = box["x"] + box["width"] * across, box["y"] + box["height"] * (1 - up)
+    visitor.page.mouse.move(place[0] - 2, place[1])
+    visitor.page.mouse.move(*place)
+    lines = visitor.page.locator(f".st-key-{key} .hoverlayer tspan")
+    lines.first.wait_for()
+    return lines.all_text_contents()
+
+
+def test_a_cell_that_does_not_fit_says_to_the_byte_what_it_would_take(visit):
+    visitor = visit("/sweep")
+    visitor.figure("fit")
+    table = kvplan.sweep(LLAMA, context_length=[2**18], batch_size=[256])
+    (size,), (usable,) = table["total_bytes"], table["capacity_bytes"]
+    assert size > max(usable, 10**12)  # more digits than Plotly shows unless it is told to
+    assert pointed_at(visitor, "fit", 0.97, 0.97) == [
+        "context length (tokens): 256K", "sequences at once: 256", f"{size / 2**30:,.2f} GiB ({size:,} B)",
+        f"usable: {kvplan.units.format_exact_bytes(usable)}",
+    ]  # fmt: skip
+
+
 def test_crossovers_on_screen_are_the_plans(visit):
     visitor = visit(address(q="When does the cache pass the weights?"))
     marks = {t["name"]: t["x"] for t in visitor.figure("crossover") if t["name"].startswith("Crossover")}
