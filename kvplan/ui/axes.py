@@ -34,7 +34,7 @@ class AxisWidget(NamedTuple):
 
     label: str
     ask: Callable[[str, Scenario], list[Any]]
-    words: Callable[[Any], str]
+    words: Callable[[Any, Scenario], str]
 
 
 # ------------------------------------------------------------------------------------------------------ the widgets
@@ -69,6 +69,12 @@ def say_gpus_in_all(scenario: Scenario, values: Sequence[int]) -> None:
         )
 
 
+def _on_gpus(value: int, scenario: Scenario) -> str:
+    """`on 8 GPUs`, and of what, where those are not all of them."""
+    parts = {"stage": scenario.pipeline_parallel, "replica": scenario.data_parallel}
+    return f"on {counted(value, 'GPU')}" + "".join(f" of each {part}" for part, count in parts.items() if count > 1)
+
+
 def _chosen(label: str, options: Callable[[], list[str]], first: tuple[str, ...]) -> Callable[[str, Scenario], Any]:
     """Names from a list, in its order."""
 
@@ -101,17 +107,17 @@ AXES: dict[str, AxisWidget] = {
     "context_length": AxisWidget(
         "Context length",
         _written("Context lengths", "1k..256k*2", "the context length"),
-        lambda value: f"with {counted(value, 'token')}",
+        lambda value, _: f"with {counted(value, 'token')}",
     ),
     "batch_size": AxisWidget(
         "Sequences at once",
         _written("Sequences at once", "1..256*2", "the number of sequences"),
-        lambda value: f"with {counted(value, 'sequence')}",
+        lambda value, _: f"with {counted(value, 'sequence')}",
     ),
     "kv_dtype": AxisWidget(
         "KV cache precision",
         _chosen("KV cache precision", lambda: list(KV_DTYPES), ("bf16", "fp8")),
-        lambda value: f"with {value}",
+        lambda value, _: f"with {value}",
     ),
     "weight_dtype": AxisWidget(
         "Weight precision",
@@ -120,11 +126,11 @@ AXES: dict[str, AxisWidget] = {
             lambda: [AS_PUBLISHED, *WEIGHT_FORMATS],
             (AS_PUBLISHED, "fp8_per_tensor", "awq_int4_g128"),
         ),
-        lambda value: f"with weights {value}" if value == AS_PUBLISHED else f"with {value} weights",
+        lambda value, _: f"with weights {value}" if value == AS_PUBLISHED else f"with {value} weights",
     ),
-    "num_kv_heads": AxisWidget("KV heads", _ask_heads, lambda value: f"with {counted(value, 'KV head')}"),
-    "tensor_parallel": AxisWidget("Number of GPUs", _ask_gpus, lambda value: f"on {counted(value, 'GPU')}"),
-    "gpu": AxisWidget("GPU", _chosen("GPU", gpu_ids, POPULAR_GPUS), lambda value: f"on {value}"),
+    "num_kv_heads": AxisWidget("KV heads", _ask_heads, lambda value, _: f"with {counted(value, 'KV head')}"),
+    "tensor_parallel": AxisWidget("Number of GPUs", _ask_gpus, _on_gpus),
+    "gpu": AxisWidget("GPU", _chosen("GPU", gpu_ids, POPULAR_GPUS), lambda value, _: f"on {value}"),
 }
 """Every axis by the column that it becomes."""
 
@@ -148,18 +154,18 @@ def ask_values(column: str, key: str, scenario: Scenario) -> list[Any]:
     return AXES[column].ask(f"{key}_{column}", scenario)
 
 
-def values_words(column: str, values: Sequence[Any]) -> list[str]:
+def values_words(column: str, values: Sequence[Any], scenario: Scenario) -> list[str]:
     """Several values of an axis in one sentence, with the noun at the first alone: `with 8 KV heads`, `with 1`."""
     first, *others = values
-    words = value_words(column, first)
+    words = value_words(column, first, scenario)
     if isinstance(first, str):
-        return [words, *(value_words(column, value) for value in others)]
+        return [words, *(value_words(column, value, scenario) for value in others)]
     return [words, *(f"{words.split()[0]} {value:,}" for value in others)]
 
 
-def value_words(column: str, value: Any) -> str:
+def value_words(column: str, value: Any, scenario: Scenario) -> str:
     """A value of an axis in a sentence: `with 8 KV heads`."""
-    return AXES[column].words(value)
+    return AXES[column].words(value, scenario)
 
 
 # ------------------------------------------------------------------------------------------------------- the sweep

@@ -317,6 +317,24 @@ def test_numbers_of_gpus_say_what_they_are_in_all_with_stages_and_replicas(app, 
     assert said in [caption.value for caption in page.run.caption]
 
 
+@pytest.mark.parametrize(
+    ("layout", "of"),
+    [
+        ({}, ""), ({"pp": "2"}, " of each stage"), ({"dp": "2"}, " of each replica"),
+        ({"pp": "2", "dp": "2"}, " of each stage of each replica"),
+    ],
+)  # fmt: skip
+def test_an_answer_on_some_gpus_says_of_what_where_they_are_not_all(app, layout, of):
+    page = asked(app, FIT, **layout)
+    page.set(panel="Number of GPUs")
+    page.set(panel_tensor_parallel="1,2")
+    assert page.heading().endswith(f", on 2 GPUs{of}")
+    page = asked(app, CROSSOVER, **layout)
+    page.set(line="Number of GPUs")
+    page.set(line_tensor_parallel="2")
+    assert f"Cache, 2 GPUs{of}" in {trace["name"] for trace in figure(page)["data"]}
+
+
 def test_two_equal_settings_are_refused_in_words(app):
     page = asked(app, PAIR)
     page.set(across="GPU")

@@ -43,7 +43,7 @@ def ask(scenario: Scenario) -> None:
     curves, refused = _curves(scenario, column, values, contexts)
     if curves:
         _show(scenario, column, curves, scale or SCALES[0])
-    show_gaps(refused)
+    show_gaps(refused, scenario)
 
 
 def _with_prefix(contexts: list[int], scenario: Scenario) -> list[int]:
@@ -81,7 +81,7 @@ def _curves(
     for value in values:
         try:
             here = scenario.with_changes(**{column: None if value == AS_PUBLISHED else value})
-            label = value_words(column, value).removeprefix("with ").removeprefix("on ")
+            label = value_words(column, value, scenario).removeprefix("with ").removeprefix("on ")
             curves.append((value, Curve(label, plan(here), sweep(here, context_length=contexts))))
         except KvplanError as error:
             refused.append(Refusal({column: value}, str(error)))
@@ -90,7 +90,7 @@ def _curves(
 
 def _show(scenario: Scenario, column: str, named: list[tuple[Any, Curve]], scale: str) -> None:
     curves = [curve for _, curve in named]
-    answer = _answer(column, [(value, curve.plan.crossover_context_length) for value, curve in named])
+    answer = _answer(column, [(value, curve.plan.crossover_context_length) for value, curve in named], scenario)
     p = plan(scenario)
     figure = Figure(
         "Cache over context length", f"Cache over context length, a line each. {answer}",
@@ -106,7 +106,7 @@ def _show(scenario: Scenario, column: str, named: list[tuple[Any, Curve]], scale
     show_formula("crossover", lambda: _show_terms(column, named))
 
 
-def _answer(column: str, found: list[tuple[Any, int | None]]) -> str:
+def _answer(column: str, found: list[tuple[Any, int | None]], scenario: Scenario) -> str:
     """When each line crosses; of many, the first and the last to do so."""
     crossing = sorted(((at, value) for value, at in found if at is not None), key=lambda pair: pair[0])
     if not crossing:
@@ -114,7 +114,7 @@ def _answer(column: str, found: list[tuple[Any, int | None]]) -> str:
     if len({at for _, at in found}) == 1:
         return f"The cache passes the weights at {counted(crossing[0][0], 'token')}"
     shown = crossing if len(crossing) <= MAX_NAMED else [crossing[0], crossing[-1]]
-    named = values_words(column, [value for _, value in shown])
+    named = values_words(column, [value for _, value in shown], scenario)
     sizes = [counted(shown[0][0], "token"), *(f"{at:,}" for at, _ in shown[1:])]
     parts = [f"{size} {phrase}" for size, phrase in zip(sizes, named, strict=True)]
     never = " and never with the others" if len(crossing) < len(found) else ""
@@ -142,7 +142,7 @@ def _show_terms(column: str, named: list[tuple[Any, Curve]]) -> None:
         crossover = curve.plan.crossover_context_length
         if crossover is not None:
             at = plan(curve.plan.scenario.with_changes(context_length=crossover))
-            st.text(f"{value_words(column, value)}, {counted(crossover, 'token')}")
+            st.text(f"{value_words(column, value, at.scenario)}, {counted(crossover, 'token')}")
             sums = Term("cache", "sum of the above", at.cache_bytes)
             words.show_terms([*cache_terms(at), sums, Term("weights", words.precision(at.scenario), at.weight_bytes)])
     if named[0][1].plan.scenario.pipeline_parallel > 1:

@@ -66,7 +66,7 @@ def ask(scenario: Scenario) -> None:
         figure,
     )
     show_formula("fit", lambda: _show_sums(scenario, maps))
-    show_gaps(refused)
+    show_gaps(refused, scenario)
 
 
 def _narrow(column: str, scenario: Scenario) -> list[Any]:
@@ -88,7 +88,7 @@ def _maps(scenario: Scenario, axes: dict[str, list[Any]], panel: str) -> tuple[l
     for value in values:
         table = whole[whole[column] == value]
         if len(table):
-            maps.append(Map(value_words(column, value), {column: value}, table, largest_point(table, limit)))
+            maps.append(Map(value_words(column, value, scenario), {column: value}, table, largest_point(table, limit)))
     return maps, tuple(r if r.values else Refusal({column: values[0]}, r.reason) for r in refused)
 
 

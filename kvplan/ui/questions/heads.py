@@ -37,7 +37,7 @@ def ask(scenario: Scenario) -> None:
     plans, refused = _plans(scenario)
     if plans:
         _show(scenario, plans)
-    show_gaps(refused)
+    show_gaps(refused, scenario)
 
 
 def _show_no_axis(scenario: Scenario, reason: str) -> None:

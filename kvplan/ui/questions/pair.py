@@ -36,7 +36,7 @@ def ask(scenario: Scenario) -> None:
         raise InputError("both settings are the same; choose two different ones")
     chosen = {first: ask_values(first, "pair", scenario), second: ask_values(second, "pair", scenario)}
     table, refused = swept(scenario, chosen)
-    answer = _answer(table, first, second, scenario.model.context_limit)
+    answer = _answer(table, first, second, scenario)
     p = plan(scenario)
     alt = f"Memory over {AXES[first].label} and {AXES[second].label}. {answer}"
     figure = Drawn("What two settings do together", alt, _figure(table, first, second, scenario))
@@ -45,7 +45,7 @@ def ask(scenario: Scenario) -> None:
         say_limit(chosen.get("context_length", ()), scenario.model.context_limit)
     show_sweep(table, scenario, "two-settings", answer, figure)
     show_formula("pair", lambda: show_memory_sum(p))
-    show_gaps(refused)
+    show_gaps(refused, scenario)
 
 
 def _lines(table: pd.DataFrame, first: str, second: str) -> tuple[str, str] | None:
@@ -70,23 +70,23 @@ def _figure(table: pd.DataFrame, first: str, second: str, scenario: Scenario) ->
     return fit_map([Panel("", table)], across, up, unit, scenario.model.context_limit)
 
 
-def _answer(table: pd.DataFrame, first: str, second: str, limit: int | None) -> str:
+def _answer(table: pd.DataFrame, first: str, second: str, scenario: Scenario) -> str:
     if {first, second} == GROWING:
-        largest = largest_point(table, limit)
+        largest = largest_point(table, scenario.model.context_limit)
         return "Nothing on this map fits" if largest is None else f"The most that fits: {largest.words}"
     lines = _lines(table, first, second)
     if lines is None or not table["fits"].any():
         fitting = int(table["fits"].sum())
         return f"{fitting:,} of {words.counted(len(table), 'combination')} {'fits' if fitting == 1 else 'fit'}"
-    return _reach(table, *lines)
+    return _reach(table, *lines, scenario)
 
 
-def _reach(table: pd.DataFrame, along: str, by: str) -> str:
+def _reach(table: pd.DataFrame, along: str, by: str, scenario: Scenario) -> str:
     """How far each line fits, the farthest first; of many, the farthest and the nearest."""
     farthest = table[table["fits"]].groupby(by, observed=True)[along].max().sort_values(ascending=False, kind="stable")
     word = "token" if along == "context_length" else "sequence"
     first, *others = axis_words(farthest, along)
-    named = values_words(by, list(farthest.index))
+    named = values_words(by, list(farthest.index), scenario)
     reaches = [f"{first} {word if first == '1' else word + 's'}", *others]
     parts = [f"{reach} {phrase}" for reach, phrase in zip(reaches, named, strict=True)]
     none = table[by].nunique() - len(parts)

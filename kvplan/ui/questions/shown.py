@@ -58,11 +58,11 @@ def say_limit(contexts: Iterable[int], limit: int | None) -> None:
         st.caption(f"What is above {words.counted(limit, 'token')} is beyond what the model is made for.")
 
 
-def show_gaps(refused: Iterable[Refusal]) -> None:
+def show_gaps(refused: Iterable[Refusal], scenario: Scenario) -> None:
     """Why some combinations are not there; equal reasons once."""
     reasons: dict[str, list[str]] = {}
     for refusal in refused:
-        named = " ".join(value_words(column, value) for column, value in refusal.values.items())
+        named = " ".join(value_words(column, value, scenario) for column, value in refusal.values.items())
         reasons.setdefault(refusal.reason, []).append(named)
     if not reasons:
         return
