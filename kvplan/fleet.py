@@ -334,13 +334,29 @@ def which_gpu(scenario: Scenario, models: Sequence[Model | str], gpus: Sequence[
 
 
 def cheapest_first(rows: Iterable[FleetRow]) -> list[FleetRow]:
-    """By price an hour; then what has no price by its number of GPUs, then what does not fit."""
-    return sorted(rows, key=lambda row: (row.rent_per_hour is None, row.rent_per_hour or 0.0, *_by_number(row)))
+    """By price an hour; then what has no price by its number of GPUs, then what does not fit.
+
+    Raises InputError where one of them is no FleetRow.
+    """
+    return sorted(
+        _fleet_rows(rows), key=lambda row: (row.rent_per_hour is None, row.rent_per_hour or 0.0, *_by_number(row))
+    )
 
 
 def fewest_first(rows: Iterable[FleetRow]) -> list[FleetRow]:
-    """By number of GPUs, of equal ones the cheapest; what does not fit comes last."""
-    return sorted(rows, key=_by_number)
+    """By number of GPUs, of equal ones the cheapest; what does not fit comes last.
+
+    Raises InputError where one of them is no FleetRow.
+    """
+    return sorted(_fleet_rows(rows), key=_by_number)
+
+
+def _fleet_rows(given: object) -> list[FleetRow]:
+    rows = listed(given, "rows", "a list of FleetRow, as which_gpu returns it,")
+    for row in rows:
+        if not isinstance(row, FleetRow):
+            raise InputError(f"a row is {quoted(row)}; a FleetRow, as which_gpu returns it, is needed")
+    return rows
 
 
 def _by_number(row: FleetRow) -> tuple[bool, int, float, str, str]:

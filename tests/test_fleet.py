@@ -150,6 +150,15 @@ def test_every_question_about_a_fleet_refuses_what_is_no_scenario_or_model(bad: 
 
 
 @pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
+@pytest.mark.parametrize("ranked", [cheapest_first, fewest_first])
+def test_only_rows_of_a_fleet_are_ranked(ranked: Any, bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^rows is .*; a list of FleetRow, as which_gpu returns it, is needed$"):
+        ranked(bad)
+    with pytest.raises(InputError, match=r"^a row is .*; a FleetRow, as which_gpu returns it, is needed$"):
+        ranked([bad])
+
+
+@pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
 def test_models_gpus_and_roles_are_lists(bad: Any) -> None:
     with pytest.raises(InputError, match=r"^models is .*; a list of models or preset ids is needed$"):
         which_gpu(scenario(), bad, [scenario().gpu])

@@ -122,6 +122,12 @@ def test_what_the_engine_cannot_serve_is_refused() -> None:
         serve(Scenario(MODEL, "h100-sxm-80gb"), "ollama")
 
 
+@pytest.mark.parametrize(("known", "said"), [(3, "known is 3"), ("log", "known is 'log'"), ([3], "known holds 3")])
+def test_what_is_known_of_a_server_are_overheads(known: Any, said: str) -> None:
+    with pytest.raises(InputError, match=f"^{said}; (a tuple of Overhead is|overheads of a log are) needed$"):
+        serve(scenario("vllm"), "vllm", known=known)
+
+
 def test_adapters_and_a_draft_model_take_from_the_pool() -> None:
     plain = serve(scenario("vllm", "h100-sxm-80gb"), "vllm").reserved.typical.pool_bytes
     adapted = serve(scenario("vllm", "h100-sxm-80gb", adapter_bytes=GIB), "vllm").reserved.typical.pool_bytes

@@ -19,8 +19,10 @@ from kvplan.engines.overheads import Overhead
 from kvplan.engines.registry import engine, engine_capacity
 from kvplan.engines.support import default_cache_dtype, require_cache_dtype, require_cut, require_placed
 from kvplan.engines.vllm import default_batched_tokens
+from kvplan.errors import InputError, quoted
 from kvplan.hardware import Gpu
 from kvplan.model import ONE_GPU, Model, Placement
+from kvplan.units import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Launch:
     memory_fraction  None: the engine's own default
     known            overheads from a log
     extra_weight_bytes   adapters and a draft model on each GPU
+
+    Raises UnknownNameError for another engine, InputError for a part of `known` that is no Overhead.
     """
 
     engine: str
@@ -52,6 +56,9 @@ class Launch:
 
     def __post_init__(self) -> None:
         engine(self.engine)
+        for part in listed(self.known, "known", "a tuple of Overhead"):
+            if not isinstance(part, Overhead):
+                raise InputError(f"known holds {quoted(part)}; overheads of a log are needed")
 
     @property
     def kv(self) -> KvDtype:
