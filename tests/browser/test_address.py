@@ -60,14 +60,14 @@ def go(visitor, name):
 
 def ask_which_gpu(visitor):
     """Have the Sweep page answer its fourth question."""
-    visitor.page.get_by_text("Which GPU?").click()
+    with visitor.rerun():
+        visitor.page.get_by_text("Which GPU?").click()
     visitor.figure("fleet")
-    visitor.settle()
 
 
 def back(visitor):
-    visitor.page.go_back()
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.go_back()
 
 
 def hurry(visitor, *steps, pause):
@@ -174,9 +174,9 @@ def test_back_returns_to_the_page_with_its_values_and_forward_too(visit):
     assert soon(visitor, visitor.heading, kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence)
     assert shows(visitor, LLAMA.with_changes(context_length=32768))
     for heading in ("Cheapest", "Users"):
-        visitor.page.go_forward()
+        with visitor.rerun():
+            visitor.page.go_forward()
         visitor.page.locator("h2", has_text=heading).first.wait_for()
-        visitor.settle()
     assert soon(visitor, lambda: held(visitor, "ctx"), "64k")
     assert visitor.page.locator(TEXTS, has_text="Not everything").count() == 0
 
@@ -220,8 +220,8 @@ def test_an_own_model_survives_reloading_and_opens_in_another_browser(visit):
     first = visit(f"/{kvplan.to_link(kvplan.Scenario(OWN, 'h100-sxm-80gb'))}")
     first.choose("ctx", "64k")
     numbers, address = first.figure("memory"), first.page.url
-    first.page.reload()
-    first.settle()
+    with first.rerun():
+        first.page.reload()
     assert soon(first, lambda: first.figure("memory"), numbers)
     assert first.page.url == address
     assert visit(relative(first)).figure("memory") == numbers
@@ -334,9 +334,8 @@ def test_a_comparison_is_downloaded_with_its_link(visit):
 
 def test_a_sweep_is_downloaded_with_the_figure_on_screen_and_a_link_that_opens_the_same_question(visit):
     first = visit("/sweep")
-    first.page.get_by_text("Which GPU?").click()
+    ask_which_gpu(first)
     bars = first.figure("fleet")
-    first.settle()
     with first.page.expect_download() as download:
         click(first, "Page with its figures (HTML)")
     text = download.value.path().read_text()

@@ -31,9 +31,9 @@ def test_changes_one_after_the_other_all_count_and_go_along_to_other_pages(visit
     )
     visitor.page.wait_for_url(re.compile("weights=fp8_per_tensor"))
     assert link_of(visitor) == asked
-    visitor.page.get_by_test_id("stTopNavLink").get_by_text("Users").click()
+    with visitor.rerun():
+        visitor.page.get_by_test_id("stTopNavLink").get_by_text("Users").click()
     visitor.page.wait_for_url(re.compile("/users"))
-    visitor.settle()
     assert link_of(visitor) == asked
     assert [held(visitor, key) for key in ("kv", "ctx", "weights")] == ["fp8", "64k", "fp8_per_tensor"]
 
@@ -41,9 +41,9 @@ def test_changes_one_after_the_other_all_count_and_go_along_to_other_pages(visit
 def test_a_change_that_the_answer_offers_is_seen_in_the_sidebar(visit):
     visitor = visit("/" + kvplan.to_link(FULL))
     assert held(visitor, "tp") == "1"
-    visitor.page.locator(".st-key-apply_tensor_parallel button").click()
+    with visitor.rerun():
+        visitor.page.locator(".st-key-apply_tensor_parallel button").click()
     visitor.page.wait_for_url(re.compile("tp=4"))
-    visitor.settle()
     assert held(visitor, "tp") == "4"
     assert link_of(visitor) == FULL.with_changes(tensor_parallel=4)
     assert visitor.heading() == kvplan.plan(FULL.with_changes(tensor_parallel=4)).sentence
@@ -90,7 +90,6 @@ def test_what_appears_above_a_button_leaves_it_open_and_the_hand_in_its_field(vi
     visitor.page.get_by_role("button", name=button).click()
     visitor.choose(key, text)
     visitor.page.get_by_test_id("stSidebar").get_by_text(appears).wait_for()
-    visitor.settle()
     field = visitor.page.locator(f".st-key-{key} input")
     assert field.is_visible()
     assert field.evaluate("field => field === document.activeElement")

@@ -5,7 +5,11 @@ The figures are those of the presets, whatever the width of the screen.
 
 import re
 
+import pytest
+
 from tests.browser.conftest import PHONE
+
+pytestmark = pytest.mark.browser
 
 
 def field(visitor, label):
@@ -15,22 +19,22 @@ def field(visitor, label):
 
 def type_into(visitor, label, text):
     field(visitor, label).fill(text)
-    field(visitor, label).press("Tab")
+    with visitor.rerun():
+        field(visitor, label).press("Tab")
 
 
 def appears(visitor, text):
     """The element with that text, once the page shows it."""
     found = visitor.page.get_by_text(text)
     found.wait_for()
-    visitor.settle()
     return found
 
 
 def test_one_click_leads_from_the_library_to_the_form_and_keeps_the_plan(visit):
     visitor = visit("/library?chosen_models=nemotron-h-8b&gpu=t4-16gb&ctx=2k")
-    visitor.page.get_by_role("link", name="Edit its sizes").click()
+    with visitor.rerun():
+        visitor.page.get_by_role("link", name="Edit its sizes").click()
     visitor.page.wait_for_url(re.compile(r"/define\?.*start=nemotron-h-8b"))
-    visitor.settle()
     assert field(visitor, "Name").input_value() == "My Nemotron-H 8B Base 8K"
     assert field(visitor, "State heads").input_value() == "128"
     assert "gpu=t4-16gb&ctx=2048" in visitor.page.url

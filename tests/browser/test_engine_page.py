@@ -28,14 +28,14 @@ def test_a_pasted_log_gives_the_plan_its_overhead(visit, viewport, scheme):
     visitor = visit("/engine?engine_view=paste+your+log", viewport=viewport, color_scheme=scheme)
     box = visitor.page.locator(".st-key-log_text textarea")
     box.fill(LOG)
-    box.press("Control+Enter")
+    with visitor.rerun():
+        box.press("Control+Enter")
     button = visitor.page.locator(".st-key-take_overhead button")
     button.wait_for()
-    visitor.settle()
     assert visitor.spilled() == 0
-    button.click()
+    with visitor.rerun():
+        button.click()
     button.wait_for(state="detached")
-    visitor.settle()
     total = sum(round(gib * 2**30) for gib in (1.44, 8.80, 0.25)) - round(8.61 * 2**30)
     visitor.page.wait_for_url(re.compile(f"overhead={total}"))
 
@@ -68,9 +68,9 @@ def test_a_whole_node_is_chosen_in_the_sidebar(visit):
     box = visitor.page.get_by_role("combobox", name="Node")
     box.click()
     box.fill("8xh200")
-    visitor.page.get_by_role("option").first.click()
+    with visitor.rerun():
+        visitor.page.get_by_role("option").first.click()
     visitor.page.get_by_text("8 GPUs: one whole node").first.wait_for()
-    visitor.settle()
     node = kvplan.load_node("8xh200-141gb")
     scenario = LLAMA.with_changes(gpu=kvplan.load_gpu(node.gpu), tensor_parallel=node.num_gpus)
     assert visitor.heading() == kvplan.plan(scenario).sentence

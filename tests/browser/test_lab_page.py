@@ -12,9 +12,8 @@ PHONE = {"width": 390, "height": 844}
 
 
 def press(visitor, key):
-    visitor.page.locator(f".st-key-{key} button").first.click()
-    visitor.page.wait_for_timeout(400)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.locator(f".st-key-{key} button").first.click()
 
 
 def written(visitor):
@@ -34,9 +33,8 @@ def test_a_class_fills_the_cache_hides_a_fault_and_stops_a_training(visit):
     assert [cell.split("</b>")[0].removeprefix("<b>") for cell in written(visitor)[0]] == [str(t) for t in tokens]
     visitor.page.wait_for_url(re.compile("lab_step=2"))
 
-    visitor.page.locator(".st-key-lab_screen").get_by_text("4 Name the fault").click()
-    visitor.page.wait_for_timeout(400)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.locator(".st-key-lab_screen").get_by_text("4 Name the fault").click()
     press(visitor, "lab_next_riddle")
     riddle = lab.mystery(2, lab.TinyDecoder(num_layers=3, head_dim=8, dtype="float64", seed=2), [1, 2, 3, 4])
     visitor.page.wait_for_url(re.compile("lab_riddle=2"))
@@ -45,9 +43,8 @@ def test_a_class_fills_the_cache_hides_a_fault_and_stops_a_training(visit):
     press(visitor, "lab_name_show")
     visitor.page.get_by_text(riddle.fingerprint.fault.goes_wrong).wait_for()
 
-    visitor.page.locator(".st-key-lab_screen").get_by_text("7 Shrink the heads").click()
-    visitor.page.wait_for_timeout(400)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.locator(".st-key-lab_screen").get_by_text("7 Shrink the heads").click()
     visitor.page.locator(".st-key-lab_train_start button").click()
     visitor.page.locator(".st-key-lab_train_stop button").click()
     visitor.page.wait_for_selector(".st-key-lab_train_stop", state="detached")

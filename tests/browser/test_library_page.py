@@ -39,9 +39,8 @@ def server(tmp_path_factory, team):
 
 def press(visitor, name):
     """Press the visible button of that name and let the page run."""
-    visitor.page.get_by_role("button", name=name, exact=True).first.click()
-    visitor.page.wait_for_timeout(400)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.get_by_role("button", name=name, exact=True).first.click()
 
 
 def download(visitor, name):
@@ -56,18 +55,17 @@ def type_into(visitor, key, change):
     text = box.input_value()
     assert change[0] in text
     box.fill(text.replace(*change))
-    box.press("Control+Enter")
-    visitor.page.wait_for_timeout(400)
-    visitor.settle()
+    with visitor.rerun():
+        box.press("Control+Enter")
 
 
 def upload(visitor, name, data):
     if not visitor.page.get_by_text("Preset files (.toml)").is_visible():
         visitor.page.get_by_text("Add files").click()
     file = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
-    visitor.page.locator(".st-key-library_files input[type=file]").set_input_files([file])
+    with visitor.rerun():
+        visitor.page.locator(".st-key-library_files input[type=file]").set_input_files([file])
     visitor.page.locator(".st-key-upload_keep").wait_for()
-    visitor.settle()
 
 
 def test_an_upload_is_saved_seen_by_others_and_downloaded_again(visit, team):
@@ -109,9 +107,9 @@ def test_a_file_is_edited_beside_what_is_wrong_with_it_and_replaced(visit, team)
 
 def test_a_row_that_is_marked_is_chosen(visit):
     visitor = visit("/library?shelf=GPUs&find=steady")
-    visitor.page.locator("[data-testid=stMain] [data-testid=stDataFrame]").first.click(position={"x": 16, "y": 51})
+    with visitor.rerun():
+        visitor.page.locator("[data-testid=stMain] [data-testid=stDataFrame]").first.click(position={"x": 16, "y": 51})
     visitor.page.locator(".st-key-get_preset").wait_for()
-    visitor.settle()
     visitor.page.wait_for_url(re.compile("chosen_gpus=steady"))
 
 
@@ -140,14 +138,14 @@ def test_a_preset_is_found_and_used_with_the_keyboard_alone(visit):
     keys = visitor.page.keyboard
     focus(visitor, "Filter")
     keys.type("l4-24gb")
-    keys.press("Enter")
-    visitor.settle()
+    with visitor.rerun():
+        keys.press("Enter")
     focus(visitor, "Chosen GPUs")
     keys.type("l4-24gb")
-    keys.press("Enter")
+    with visitor.rerun():
+        keys.press("Enter")
     keys.press("Escape")
     visitor.page.locator(".st-key-get_preset").wait_for()
-    visitor.settle()
     focus(visitor, "Use in the plan")
     keys.press("Enter")
     visitor.page.locator(".st-key-use_preset").wait_for()

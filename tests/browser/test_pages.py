@@ -36,9 +36,8 @@ def test_the_scenario_stays_while_moving_between_pages(visit):
     visitor = visit("/?fraction=0.8&images=5&dp=2")  # behind buttons that are closed
     visitor.choose("ctx", "64k")
     for name in ("Users", "Sweep", "Models", "Share", "Plan"):
-        visitor.page.get_by_role("link", name=name, exact=True).click()
-        visitor.page.wait_for_timeout(300)
-        visitor.settle()
+        with visitor.rerun():
+            visitor.page.get_by_role("link", name=name, exact=True).click()
         visitor.page.wait_for_url(re.compile("ctx=65536.*fraction=0.8.*images=5.*dp=2"))
     expected = LLAMA.with_changes(context_length=65536, memory_fraction=0.8, image_tokens=5, data_parallel=2)
     assert visitor.heading() == kvplan.plan(expected).sentence
@@ -59,9 +58,9 @@ def test_planning_with_a_model_keeps_what_the_sidebar_says(visit, path, press):
     for place in press:
         visitor.page.locator(place).click()
     visitor.page.wait_for_url(re.compile("model=gemma-3-27b.*ctx=65536.*batch=3.*kv=fp8.*fraction=0.8"))
-    visitor.page.get_by_role("link", name="Plan", exact=True).click()
+    with visitor.rerun():
+        visitor.page.get_by_role("link", name="Plan", exact=True).click()
     visitor.page.wait_for_url(re.compile(r"/\?v=1&model=gemma-3-27b.*ctx=65536.*batch=3.*kv=fp8.*fraction=0.8"))
-    visitor.settle()
     expected = kvplan.Scenario(
         "gemma-3-27b", "h100-sxm-80gb", context_length=65536, batch_size=3, kv_dtype="fp8", memory_fraction=0.8
     )
@@ -73,9 +72,9 @@ def test_a_page_that_a_button_leads_to_begins_at_its_top(visit):
     button = visitor.page.locator(".st-key-use_gemma-3-27b button")
     button.scroll_into_view_if_needed()
     assert scrolled(visitor) > 0
-    button.click()
+    with visitor.rerun():
+        button.click()
     visitor.page.wait_for_url(re.compile("/\\?v=1&model=gemma-3-27b"))
-    visitor.settle()
     assert scrolled(visitor) == 0
 
 
@@ -88,9 +87,9 @@ def test_a_pasted_list_of_lengths_opens_from_its_link(visit):
     mine.page.get_by_text("a list of lengths").click()
     box = mine.page.locator(".st-key-length_list textarea")
     box.fill("812, 1530\n4k")
-    box.press("Control+Enter")
+    with mine.rerun():
+        box.press("Control+Enter")
     mine.page.wait_for_url(re.compile("list=812_1530%7E4k|list=812_1530~4k"))
-    mine.settle()
     lengths = lengths_from_list([812, 1530, 4096])
     scenario = LLAMA.with_changes(batch_size=40)
     expected = users_sentence(scenario, 40, lengths, plan_users(scenario, 40, lengths)[1])
@@ -130,9 +129,8 @@ def test_the_plan_page_works_by_keyboard_alone(visit):
         if visitor.page.evaluate("() => !!document.activeElement.closest('.st-key-ctx input')"):
             break
     visitor.page.keyboard.type("32k")
-    visitor.page.keyboard.press("Enter")
-    visitor.page.wait_for_timeout(300)
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.keyboard.press("Enter")
     assert visitor.heading() == kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence
 
 

@@ -86,8 +86,8 @@ def test_a_damaged_link_opens_what_it_can_and_its_address_is_clean(visit):
     plan = kvplan.plan(kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", batch_size=3, kv_dtype="fp8"))
     assert visitor.heading() == plan.sentence
     visitor.page.wait_for_url(re.compile(f"ctx={plan.scenario.context_length}&batch=3"))
-    visitor.page.reload()
-    visitor.settle()
+    with visitor.rerun():
+        visitor.page.reload()
     assert visitor.heading() == plan.sentence
 
 

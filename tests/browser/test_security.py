@@ -83,8 +83,7 @@ def test_a_figure_is_saved_as_a_picture_and_a_table_by_its_own_toolbar(server, b
         visitor.page.locator(".st-key-memory [data-title*=ownload]").first.click()
     assert picture.value.path().stat().st_size > 1000
     visitor.page.add_init_script("delete window.showSaveFilePicker")  # a dialog of the system's, which nobody answers
-    visitor.page.goto(f"{visitor.server.url}/models")
-    visitor.settle()
+    visitor.open("/models")
     table = visitor.page.locator("[data-testid=stDataFrame]").first
     table.hover()
     with visitor.page.expect_download() as rows:
@@ -97,13 +96,12 @@ def test_a_file_over_the_limit_is_answered_in_words(visit, tmp_path):
     large = tmp_path / "large.gguf"
     with large.open("wb") as file:
         file.truncate(40 * 2**20)  # by its path: its bytes would take half a minute on their way through the driver
-    visitor = visit("/import?import_from=a+GGUF+file")
+    visitor = visit("/import")
     page = visitor.page
-    page.get_by_text("a GGUF file", exact=True).first.click()
-    visitor.settle()
+    with visitor.rerun():
+        page.get_by_text("a GGUF file", exact=True).click()
     page.locator("input[type=file]").first.set_input_files(large)
     page.get_by_text("must be 32.0MB or smaller").wait_for()
-    visitor.settle()
     assert visitor.heading() == "Import"
 
 
@@ -112,12 +110,11 @@ def test_links_and_pages_stay_below_the_path_of_the_server(browser, tmp_path):
         visitor = Visit(server, browser).open("/?ctx=32k")
         sentence = kvplan.plan(LLAMA.with_changes(context_length=32768)).sentence
         assert visitor.heading() == sentence
-        visitor.page.get_by_role("link", name="Share", exact=True).click()
-        visitor.page.wait_for_timeout(300)
-        visitor.settle()
+        with visitor.rerun():
+            visitor.page.get_by_role("link", name="Share", exact=True).click()
         link = visitor.page.locator("code").first.inner_text()
         assert link.startswith(f"{server.url}/?v=1&")
-        visitor.page.goto(link)
-        visitor.settle()
+        with visitor.rerun():
+            visitor.page.goto(link)
         assert visitor.heading() == sentence
         visitor.close()
