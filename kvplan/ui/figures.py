@@ -71,7 +71,7 @@ def dressed(figure: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
 
     kind  "light" or "dark"; None, which a browser that has not told its theme counts as, is light
     """
-    kind = "dark" if kind == "dark" else "light"
+    kind = _kind(kind)
     ground, ink = (st.get_option(f"theme.{kind}.{name}Color") for name in ("background", "text"))
     own = {name: value for name, value in figure["layout"].items() if name != "template"}
     axes = ["xaxis", "yaxis", *(name for name in own if re.fullmatch(r"[xy]axis\d+", name))]
@@ -81,6 +81,10 @@ def dressed(figure: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
     if "coloraxis" in own:
         look["coloraxis"] = {"colorbar": _COLORBAR}
     return {**figure, "layout": _over(look, own)}
+
+
+def _kind(told: str | None) -> str:
+    return "dark" if told == "dark" else "light"
 
 
 def _look(colors: _Colors, ground: str, ink: str) -> dict[str, Any]:
@@ -120,15 +124,18 @@ def _laid(look: Any, own: Any) -> Any:
 
 
 _SCRIPT = """
-export default function ({setTriggerValue}) {
-  const app = document.querySelector("[data-testid=stApp]"), ground = () => getComputedStyle(app).backgroundColor;
-  let before = ground();
-  const watch = new MutationObserver(() => {
-    if (ground() === before || app.dataset.testConnectionState !== "CONNECTED") return;
-    before = ground();
-    setTriggerValue("theme", before);
-  });
+export default function ({data, setTriggerValue}) {
+  const app = document.querySelector("[data-testid=stApp]");
+  const sum = (color) => color.match(/[\\d.]+/g).slice(0, 3).reduce((all, part) => all + Number(part), 0);
+  let told = data.drawn;
+  const look = () => {
+    const kind = sum(getComputedStyle(app).backgroundColor) < 384 ? "dark" : "light";
+    if (app.dataset.testConnectionState !== "CONNECTED") told = data.drawn;  // what was said last may be lost
+    else if (kind !== told) setTriggerValue("theme", told = kind);
+  };
+  const watch = new MutationObserver(look);
   watch.observe(app, {attributes: true, attributeFilter: ["class", "data-test-connection-state"]});
+  look();
   return () => watch.disconnect();
 }
 """
@@ -139,8 +146,12 @@ _watch: Any = st.components.v2.component(
 
 
 def follow_theme() -> None:
-    """Have the page drawn anew when its theme changes, by hand or at dusk: Streamlit tells nobody."""
-    _watch(key="theme")
+    """Have the page drawn anew when its theme changes, by hand or at dusk: Streamlit tells nobody.
+
+    The browser compares its own theme with the one that was drawn, also after it has lost its connection: a computer
+    that sleeps at dusk wakes up with both changed.
+    """
+    _watch(key="theme", data={"drawn": _kind(st.context.theme.type)})
 
 
 # ------------------------------------------------------------------------------------------------------- its arrays

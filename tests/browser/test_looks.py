@@ -176,7 +176,8 @@ def test_figures_follow_a_theme_that_changes_while_the_page_is_open(visit):
     assert "ctx=16384" in visitor.page.url
 
 
-def test_figures_follow_a_theme_that_changes_while_the_connection_is_down(visit):
+@pytest.mark.parametrize("dies", ["at once", "long before anyone knows"])
+def test_figures_follow_a_theme_that_changes_while_the_connection_is_down(visit, dies):
     visitor = visit(color_scheme="light")
     visitor.page.add_init_script(
         "window.sockets = []; window.WebSocket = class extends WebSocket {"
@@ -184,9 +185,23 @@ def test_figures_follow_a_theme_that_changes_while_the_connection_is_down(visit)
     )
     visitor.open("/")
     wait_for_looks(visitor, "#59616E")
-    visitor.page.evaluate("() => window.sockets.at(-1).close()")
+    if dies == "at once":
+        visitor.page.evaluate("() => window.sockets.at(-1).close()")
+    else:
+        visitor.page.evaluate("() => { window.sockets.at(-1).send = () => {}; }")
     visitor.page.emulate_media(color_scheme="dark")
+    visitor.page.wait_for_timeout(100)  # the browser says so, and nobody hears it
+    visitor.page.evaluate("() => window.sockets.at(-1).close()")
     wait_for_looks(visitor, "#E6EAF1")
+    lost = "console: Cannot send rerun backMessage when disconnected from server."
+    visitor.trouble = [words for words in visitor.trouble if words != lost]  # Streamlit's word for what was lost
+
+
+def test_a_page_is_drawn_once_in_the_theme_that_it_opens_in(visit):
+    for scheme in ("light", "dark"):
+        visitor = visit(color_scheme=scheme)
+        visitor.page.wait_for_timeout(500)
+        assert visitor.runs == 1
 
 
 def test_a_page_that_is_asked_to_run_again_by_its_key_comes_to_rest(visit):
