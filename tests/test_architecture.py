@@ -159,6 +159,11 @@ def test_tests_read_nothing_outside_the_project(path: Path) -> None:
     assert "shared" + "/data" not in text
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "browser").glob("test_*.py")), ids=name_of)
+def test_tests_with_a_browser_say_that_they_need_one(path: Path) -> None:
+    assert "\npytestmark = pytest.mark.browser\n" in path.read_text(encoding="utf-8")
+
+
 def test_the_project_names_no_package_registry() -> None:
     hosts = ("pypi" + ".org", "pythonhosted" + ".org", "registry.npmjs" + ".org", "download.pytorch" + ".org")
     suffixes = {".py", ".toml", ".txt", ".md", ".sh", ""}

@@ -23,13 +23,6 @@ PAGES = (
     *(f"/lab?lab_screen={screen}" for screen in LAB),
     f"/compare?{COMPARED}", "/share",
 )  # fmt: skip
-IN_THE_DARK = (
-    "/", "/users", "/engine", "/sweep?q=When+does+the+cache+pass+the+weights%3F",
-    "/sweep?q=What+do+two+settings+do+together%3F", "/models?compare=gemma-3-27b", "/library", "/lab",
-    "/lab?lab_screen=4+Name+the+fault", f"/compare?{COMPARED}",
-)  # fmt: skip
-"""Every kind of control, figure and notice once."""
-
 LEAST_CONTRAST = 4.5  # WCAG 2.2, level AA, for text of usual size
 
 FAINT = """least => {
@@ -71,27 +64,31 @@ FAINT = """least => {
 
 @pytest.fixture(scope="module")
 def walker(server, browser):
-    """Two visitors who go from page to page, one in each theme: what they look at, they leave as it is."""
-    visitors = {scheme: Visit(server, browser, color_scheme=scheme) for scheme in ("light", "dark")}
-    yield visitors
-    for visitor in visitors.values():
-        visitor.close()
+    """A visitor who goes from page to page by day, and leaves what he looks at as it is."""
+    visitor = Visit(server, browser, color_scheme="light")
+    yield visitor
+    visitor.close()
 
 
-@pytest.mark.parametrize(
-    ("path", "scheme"), [*((path, "light") for path in PAGES), *((path, "dark") for path in IN_THE_DARK)]
-)
-def test_all_text_stands_out_from_its_ground_and_nothing_is_wider_than_the_screen(walker, path, scheme):
-    visitor = walker[scheme].open(path)
+def assert_looks(visitor):
     visitor.page.wait_for_function("() => !document.querySelector('.stPlotlyChart:not(:has(.main-svg))')")
     assert visitor.page.evaluate(FAINT, LEAST_CONTRAST) == []
     assert visitor.spilled() == 0
-    if scheme == "light":
-        assert visitor.page.evaluate(NAMELESS) == []
-        levels = visitor.page.evaluate("() => [...document.querySelectorAll('h1, h2, h3, h4')].map(e => +e.tagName[1])")
-        assert levels.count(1) == 1
-        assert all(below - above <= 1 for above, below in pairwise(levels)), levels
-        assert visitor.page.evaluate("document.documentElement.lang") == "en"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_all_text_stands_out_and_everything_has_a_name_and_nothing_is_wider_than_the_screen(walker, path):
+    walker.open(path)
+    assert_looks(walker)
+    assert walker.page.evaluate(NAMELESS) == []
+    levels = walker.page.evaluate("() => [...document.querySelectorAll('h1, h2, h3, h4')].map(e => +e.tagName[1])")
+    assert levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in pairwise(levels)), levels
+    assert walker.page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_all_text_beside_a_wide_sidebar_stands_out_in_the_dark(visit):
+    assert_looks(visit("/users", color_scheme="dark"))
 
 
 NAMELESS = """() => [
@@ -125,18 +122,17 @@ COVERED = """() => {
 
 @pytest.fixture(scope="module")
 def phone(server, browser):
-    """A visitor with a touch screen, who looks and changes nothing."""
+    """A visitor with a touch screen by night, who looks and changes nothing."""
     visitor = Visit(server, browser, viewport=PHONE, has_touch=True, color_scheme="dark")
     yield visitor
     visitor.close()
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_on_a_touch_screen_no_toolbar_covers_a_part_and_nothing_is_cut_off(phone, path):
+def test_on_a_dark_touch_screen_text_stands_out_no_toolbar_covers_a_part_and_nothing_is_cut_off(phone, path):
     phone.open(path)
-    phone.page.wait_for_function("() => !document.querySelector('.stPlotlyChart:not(:has(.main-svg))')")
+    assert_looks(phone)
     assert phone.page.evaluate(COVERED) == []
-    assert phone.spilled() == 0
 
 
 @pytest.mark.parametrize("path", ["/", "/users", "/sweep"])
