@@ -148,7 +148,7 @@ def test_show_reads_a_config_file(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "command"),
         (["sweep", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--context", "5..1"], "runs backwards"),
         (["sweep", "llama-3.1-8b", "--gpu", "h100-sxm-80gb", "--context", "1..4096", "--batch", "1..4096"], "rows"),
-        (["plan", "/dev/null", "--gpu", "h100-sxm-80gb"], "is not valid JSON"),
+        (["plan", "/dev/null", "--gpu", "h100-sxm-80gb"], "a preset file must end in .toml, and a GGUF file in .gguf"),
         *(
             ([*command, option, count], f" is {count}; it must be from 1 to 1,099,511,627,776")
             for command in (PLAN, ["show", "llama-3.1-8b"], ["engine", *PLAN[1:]])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from kvplan.errors import InputError, shorten
+from kvplan.errors import ConfigError, InputError, shorten
 from kvplan.hardware import Node
 from kvplan.library import MAX_PRESET_BYTES, kind_of, read_preset
 from kvplan.model import Model
@@ -86,9 +86,7 @@ def find_model(text: str, dtype: str | None = None) -> Model:
         return _model_of_preset_file(Path(text))
     if not text.endswith(".json") and "/" not in text and not _is(Path.is_file, text):
         return load_model(text)
-    from kvplan.importer import import_config  # only needed for a file, and the slowest part to load
-
-    return import_config(Path(text), dtype=dtype)
+    return _model_of_config(Path(text), dtype)
 
 
 def _is(kind: Callable[[Path], bool], text: str) -> bool:
@@ -107,6 +105,18 @@ def _model_of_preset_file(path: Path) -> Model:
     if not isinstance(preset, Model):
         raise InputError(f"{shorten(path.name)} is the preset of a {kind_of(preset).name}; a model's is needed")
     return preset
+
+
+def _model_of_config(path: Path, dtype: str | None) -> Model:
+    """The model of a config.json, whatever the file is called."""
+    from kvplan.importer import import_config  # only needed for a file, and the slowest part to load
+
+    try:
+        return import_config(path, dtype=dtype)
+    except ConfigError as error:
+        if path.suffix == ".json":
+            raise
+        raise ConfigError(f"{error}; a preset file must end in .toml, and a GGUF file in .gguf") from None
 
 
 def _model_of_folder(folder: Path, dtype: str | None) -> Model:
