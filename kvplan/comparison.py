@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kvplan import charts
 from kvplan.documents import (
@@ -31,6 +31,8 @@ from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.report import plain_inputs, plain_setting, plan_title, setting_label, setting_words, source_rows
 from kvplan.share import require_comparable, to_comparison_link
 from kvplan.units import format_bytes, format_exact_bytes, format_params
+
+Row = TypeVar("Row", str, tuple[str, str])
 
 LETTERS = "ABCD"
 """What the scenarios of a comparison are called."""
@@ -86,9 +88,26 @@ class Comparison:
         return tuple(_sentence(first, other, letter) for letter, other in zip(self.letters[1:], others, strict=True))
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know before trusting the answers; one that not every plan has says whose it is."""
+        holders = _holders(p.warnings for p in self.plans)
+        return tuple(
+            text if letters == self.letters else f"{', '.join(letters)}: {text}" for text, letters in holders.items()
+        )
+
+    @property
     def link(self) -> str:
         """The link of all. Raises LinkError where they do not fit into one."""
         return to_comparison_link([p.scenario for p in self.plans])
+
+
+def _holders(each: Iterable[Iterable[Row]]) -> dict[Row, str]:
+    """Every distinct row of the plans, in order, with the letters of those that have it."""
+    holders: dict[Row, str] = {}
+    for letter, rows in zip(LETTERS, each, strict=False):
+        for row in dict.fromkeys(rows):
+            holders[row] = holders.get(row, "") + letter
+    return holders
 
 
 def _held(p: MemoryPlan) -> int:
@@ -300,13 +319,9 @@ def _setting_rows(scenarios: Sequence[Scenario], write: Callable[[Scenario, str]
 
 def _sources(found: Comparison) -> list[tuple[str, str]]:
     """The sources of all; one that not every scenario rests on says whose it is."""
-    holders: dict[tuple[str, str], str] = {}
-    for letter, p in zip(found.letters, found.plans, strict=True):
-        for row in dict.fromkeys(source_rows(p.scenario)):
-            holders[row] = holders.get(row, "") + letter
     return [
         (what if letters == found.letters else f"{what} ({', '.join(letters)})", text)
-        for (what, text), letters in holders.items()
+        for (what, text), letters in _holders(source_rows(p.scenario) for p in found.plans).items()
     ]
 
 

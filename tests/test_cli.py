@@ -15,10 +15,13 @@ import pytest
 
 import kvplan
 from kvplan.cli import main
+from kvplan.define import define_model
 from kvplan.library import SAVED_LINE
+from kvplan.model import Model
 from kvplan.plan import Scenario, plan
 from kvplan.presets import load_model, model_from_table, read_toml, save_gpu, save_model
 from kvplan.schema import all_schemas
+from kvplan.share import to_link
 from kvplan.sweep import sweep
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
@@ -84,6 +87,62 @@ def test_a_preset_file_that_lies_in_no_library_can_be_shown_and_planned(
     _, out, _ = run(capsys, "plan", str(own), *PLAN[2:], "--context", "1k", "--batch", "1", "--json")
     assert json.loads(out)["model"] == "own"
     assert json.loads(out)["cache_bytes"] == 134_217_728
+
+
+@pytest.fixture
+def guess() -> Model:
+    return define_model(
+        name="Guess", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, num_params=8 * 10**9
+    )
+
+
+@pytest.fixture
+def guess_file(guess: Model, tmp_path: Path) -> str:
+    return str(save_model(replace(guess, id="guess"), tmp_path))
+
+
+GUESS_WARNING = "! Guess is itself an estimate, and so is every figure here; its notes say why"
+
+
+@pytest.mark.parametrize("command", ["plan", "engine"])
+def test_a_model_that_is_an_estimate_is_marked_where_it_is_planned(
+    capsys: pytest.CaptureFixture[str], guess_file: str, command: str
+) -> None:
+    _, out, _ = run(capsys, command, guess_file, "--gpu", "h100-sxm-80gb")
+    assert GUESS_WARNING in out.splitlines()
+
+
+def test_warnings_of_a_sweep_stand_among_the_errors_so_that_its_csv_stays_one(
+    capsys: pytest.CaptureFixture[str], guess_file: str
+) -> None:
+    _, out, err = run(capsys, "sweep", guess_file, "--gpu", "h100-sxm-80gb", "--context", "1k,4k", "--csv")
+    assert err.splitlines() == [GUESS_WARNING]
+    assert [row["context_length"] for row in csv.DictReader(io.StringIO(out))] == ["1024", "4096"]
+
+
+def test_a_sweep_warns_of_the_longest_context_that_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run(capsys, "sweep", "llama-3-8b", "--gpu", "h100-sxm-80gb", "--context", "4k,8k")
+    assert err == ""
+    _, _, err = run(capsys, "sweep", "llama-3-8b", "--gpu", "h100-sxm-80gb", "--context", "8k,16k")
+    assert err == "! 16,384 tokens are beyond the 8,192 that Llama 3 8B is made for\n"
+
+
+def test_a_model_that_is_an_estimate_is_marked_where_it_is_shown(
+    capsys: pytest.CaptureFixture[str], guess_file: str
+) -> None:
+    _, out, _ = run(capsys, "show", guess_file)
+    assert "  parameters 8,000,000,000, active 8,000,000,000, an estimate" in out.splitlines()
+    assert "  weights as published 14.9 GiB (16,000,000,000 B), an estimate" in out.splitlines()
+    _, out, _ = run(capsys, "show", guess_file, "--json")
+    assert json.loads(out)["is_estimate"] is True
+
+
+def test_a_model_that_is_an_estimate_is_marked_in_a_comparison(
+    capsys: pytest.CaptureFixture[str], guess: Model
+) -> None:
+    links = [to_link(Scenario(model, "h100-sxm-80gb")) for model in (load_model("llama-3.1-8b"), guess)]
+    _, out, _ = run(capsys, "compare", *links)
+    assert GUESS_WARNING.replace("!", "! B:", 1) in out.splitlines()
 
 
 def test_a_sweep_as_csv_holds_the_rows_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,6 +201,14 @@ def test_the_figure_says_in_words_what_it_shows() -> None:
     assert "B holds 256.0 MiB less than A" in figure_alt(THREE)
 
 
+def test_a_warning_that_not_all_share_says_whose_it_is() -> None:
+    guess = SCENARIO.with_changes(model=replace(LLAMA_8B, name="Guess", is_estimate=True))
+    said = "Guess is itself an estimate, and so is every figure here; its notes say why"
+    assert compare(SCENARIO, guess).warnings == (f"B: {said}",)
+    assert compare(guess, SCENARIO, guess).warnings == (f"A, C: {said}",)
+    assert compare(guess, guess).warnings == (said,)
+
+
 # -------------------------------------------------------------------------------------------------------------- files
 
 

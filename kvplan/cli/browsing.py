@@ -62,6 +62,7 @@ def _model_to_json(model: Model) -> dict[str, Any]:
         "name": model.name,
         "num_params": model.num_params,
         "num_active_params": model.num_active_params,
+        "is_estimate": model.is_estimate,
         "num_layers": model.num_layers,
         "num_kv_heads": model.num_kv_heads,
         "cache_bytes_per_token_bf16": float(model.cache_bytes_per_token()),
@@ -78,7 +79,8 @@ def _model_line(model: Model) -> str:
     per_token = f"{bytes_per_token(model.cache_bytes_per_token())}/token"
     if model.cache_curve().largest_window:
         per_token += " past its window"
-    return f"{model.id + ' ':<28}{format_params(model.num_params) + active:<26}{per_token:<32}{kinds_sentence(model)}"
+    params = f"{'about ' if model.is_estimate else ''}{format_params(model.num_params)}{active}"
+    return f"{model.id + ' ':<28}{params:<26}{per_token:<32}{kinds_sentence(model)}"
 
 
 def show_gpus(options: argparse.Namespace) -> int:
@@ -146,11 +148,12 @@ def _term_to_json(term: Term) -> dict[str, Any]:
 def model_head(model: Model) -> list[str]:
     """What a model is, in a few lines."""
     limit = "not stated" if model.context_limit is None else f"{counted(model.context_limit, 'token')}"
+    guess = ", an estimate" if model.is_estimate else ""
     weights = "not known" if model.why_no_weight_bytes else format_exact_bytes(model.weight_bytes())
     return [
         f"{model.name} ({model.model_type})",
-        f"  parameters {model.num_params:,}, active {model.num_active_params:,}",
-        f"  weights as published {weights}",
+        f"  parameters {model.num_params:,}, active {model.num_active_params:,}{guess}",
+        f"  weights as published {weights}{guess}",
         *(f"  stored besides {part.sentence}" for part in model.beside),
         f"  context limit {limit}",
         f"  source {model.source or 'not stated'}",

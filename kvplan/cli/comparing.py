@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, warning_lines
 from kvplan.errors import LinkError
 from kvplan.share import from_comparison_link, open_comparison
 
@@ -60,7 +60,9 @@ def _text(found: Comparison) -> str:
     from kvplan.comparison import change_rows, limit_rows, part_rows
 
     tables = (change_rows(found), part_rows(found), limit_rows(found))
-    return "\n\n".join(["\n".join((*found.answers, *found.sentences)), *map(_table, tables), found.link])
+    answers = "\n".join((*found.answers, *found.sentences))
+    warned = ["\n".join(warning_lines(found.warnings))] if found.warnings else []
+    return "\n\n".join([answers, *map(_table, tables), *warned, found.link])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

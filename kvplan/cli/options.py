@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -162,3 +162,8 @@ def base_scenario(options: argparse.Namespace, **settings: Any) -> Scenario:
         overhead_bytes=None if options.overhead is None else parse_bytes(options.overhead, "overhead"),
         **settings,
     )
+
+
+def warning_lines(warnings: Iterable[str]) -> list[str]:
+    """Warnings as every command prints them."""
+    return [f"! {text}" for text in warnings]

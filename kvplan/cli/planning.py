@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, base_scenario, scenario_options, tensor_parallel
+from kvplan.cli.options import (
+    DOES_NOT_FIT,
+    FITS,
+    Command,
+    base_scenario,
+    scenario_options,
+    tensor_parallel,
+    warning_lines,
+)
 from kvplan.dtypes import KV_DTYPES
 from kvplan.explain import (
     ASSUMPTIONS,
@@ -115,7 +124,7 @@ def _plan_text(p: MemoryPlan, with_formula: bool) -> str:
     if with_formula:
         blocks += [term_lines("Cache", cache_terms(p)), term_lines("Weights", weight_terms(p))]
         blocks += [term_lines("Overhead", overhead_terms(p)), assumption_lines()]
-    blocks.append([f"! {text}" for text in p.warnings] + [f"* {text}" for text in s.model.notes])
+    blocks.append(warning_lines(p.warnings) + [f"* {text}" for text in s.model.notes])
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
@@ -123,7 +132,7 @@ def _part_lines(p: MemoryPlan) -> list[str]:
     low, high = format_bytes(p.runtime.low_bytes), format_bytes(p.runtime.high_bytes)
     spread = f"  estimate; 10th percentile {low}, 90th percentile {high}" if p.runtime.is_estimate else ""
     rows = [
-        ("weights", p.weight_bytes, ""),
+        ("weights", p.weight_bytes, "  estimate" if p.scenario.model.is_estimate else ""),
         ("cache", p.cache_bytes, ""),
         ("run-time overhead", p.runtime.typical_bytes, spread),
         ("left unused", p.unused_bytes, f"  memory_fraction {p.scenario.memory_fraction}"),
@@ -171,11 +180,12 @@ def assumption_lines() -> list[str]:
 
 
 def run_sweep(options: argparse.Namespace) -> int:
-    """`sweep`: the table, as text or CSV. Status 0 where at least one row fits."""
+    """`sweep`: the table, as text or CSV; warnings go to the errors. Status 0 where at least one row fits."""
     # A model whose published weights have no known size can still be swept over dtypes that have one.
     first = options.weight_dtype and options.weight_dtype.partition(",")[0]
+    scenario = base_scenario(options, weight_dtype=as_published(first))
     frame = sweep(
-        base_scenario(options, weight_dtype=as_published(first)),
+        scenario,
         context_length=options.context,
         batch_size=options.batch,
         kv_dtype=options.kv_dtype,
@@ -184,6 +194,9 @@ def run_sweep(options: argparse.Namespace) -> int:
         tensor_parallel=tensor_parallel(options),
     )
     print(frame.to_csv(index=False) if options.csv else frame.to_string(index=False), end="" if options.csv else "\n")
+    most = {name: int(frame[name].max()) for name in ("context_length", "batch_size")}
+    for line in warning_lines(plan(scenario.with_changes(**most)).warnings):
+        print(line, file=sys.stderr)
     return FITS if bool(frame["fits"].any()) else DOES_NOT_FIT
 
 

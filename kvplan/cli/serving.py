@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kvplan.cli.options import DOES_NOT_FIT, FITS, Command
+from kvplan.cli.options import DOES_NOT_FIT, FITS, Command, warning_lines
 from kvplan.cli.planning import asked_scenario, plan_options
 from kvplan.engines import ENGINES
 from kvplan.engines.commands import start_text
@@ -25,7 +25,8 @@ def _engine_command(parser: argparse.ArgumentParser) -> None:
 def run_engine(options: argparse.Namespace) -> int:
     """`engine`: status 0 where every request of the plan is held at once, by what the engine reserves."""
     serving = serve(asked_scenario(options), options.engine, options.engine_version)
-    blocks = [_answer_lines(serving), _suggestion_lines(serving), _start_lines(serving)]
+    warned = warning_lines(plan(serving.scenario).warnings)
+    blocks = [_answer_lines(serving), _suggestion_lines(serving), _start_lines(serving), warned]
     print("\n\n".join("\n".join(lines) for lines in blocks if lines))
     return FITS if serving.fits else DOES_NOT_FIT
 

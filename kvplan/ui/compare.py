@@ -124,6 +124,7 @@ def show_comparison(found: Comparison) -> None:
             show_scenario(index, p.scenario, p.sentence)
     for sentence in found.sentences:
         st.text(f"{sentence}.")
+    words.show_warnings(found.warnings)
     figures.show_chart(memory_bars(found, words.unit()), figure_alt(found), "compared")
     st.subheader("What differs", anchor=False)
     head, *changes = change_rows(found)

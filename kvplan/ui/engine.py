@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from kvplan.errors import KvplanError
+from kvplan.plan import plan
 from kvplan.ui import words
 from kvplan.ui.address import BIND
 from kvplan.ui.engine_log import show_log
@@ -16,6 +17,7 @@ SERVER, LOG = "the server of this plan", "paste your log"
 st.header("Engine", anchor=False)
 asked = current_or_stop()
 st.text(words.about(asked))
+words.show_warnings(plan(asked).warnings)
 view = st.segmented_control("Show", [SERVER, LOG], default=SERVER, key="engine_view", bind=BIND, required=True)
 try:
     (show_log if view == LOG else show_server)(asked)

@@ -6,6 +6,7 @@ import pytest
 
 import kvplan
 from kvplan.comparison import compare
+from kvplan.define import define_model
 from kvplan.library import scenario_of
 from kvplan.share import from_comparison_link, to_comparison_link
 from tests.app.test_address import said
@@ -137,3 +138,11 @@ def test_the_table_of_bytes_is_in_the_visitors_unit(app):
     cells = page.tables()[1].set_index("what")
     assert "GB (" in cells.loc["KV cache", "A"]
     assert json.loads(page.run.get("plotly_chart")[0].proto.spec)["layout"]["xaxis"]["title"]["text"].startswith("GB")
+
+
+def test_a_model_that_is_an_estimate_says_so_beside_another(app):
+    guess = define_model(
+        name="Guess", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, num_params=8 * 10**9
+    )
+    page = on_page(app, LLAMA, LLAMA.with_changes(model=guess))
+    assert "B: Guess is itself an estimate, and so is every figure here; its notes say why" in page.texts()

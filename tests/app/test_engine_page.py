@@ -1,8 +1,11 @@
 """Engine: what a server reserves, prints and is started with, and a start-up log beside the plan."""
 
+from urllib.parse import parse_qsl
+
 import pytest
 
 import kvplan
+from kvplan.define import define_model
 from kvplan.engines import ENGINES
 from kvplan.engines.commands import command
 from kvplan.engines.launch import budget_of
@@ -101,6 +104,15 @@ def test_every_engine_has_a_page_that_names_both_numbers(app, name):
     assert page.metric("Resident") == "8.00 GiB"  # 8 x 8192 tokens x 2 x 32 layers x 8 heads x 128 x 2 bytes
     assert page.metric("Reserved") == format_bytes(found.bytes, "GiB")
     assert not page.errors()
+
+
+def test_a_model_that_is_an_estimate_says_so_above_what_an_engine_makes_of_it(app):
+    guess = define_model(
+        name="Guess", num_layers=32, hidden_size=4096, num_attention_heads=32, num_kv_heads=8, num_params=8 * 10**9
+    )
+    fields = parse_qsl(kvplan.to_link(LLAMA.with_changes(model=guess))[1:], keep_blank_values=True)
+    page = on_engine(app, **dict(fields))
+    assert "Guess is itself an estimate, and so is every figure here; its notes say why" in page.texts()
 
 
 def test_a_window_model_reserves_another_number_than_it_holds(app):
