@@ -41,7 +41,12 @@ __all__ = [
     "sweep", "to_link",
 ]  # fmt: skip
 
-_MODULES = frozenset({"engines", "explain", "fleet", "importer", "lab", "library", "report", "serving", "suggest"})
+_MODULES = frozenset(
+    {
+        "comparison", "engines", "explain", "fleet", "importer", "lab", "library", "report", "serving", "share",
+        "sizes", "suggest", "variant",
+    }
+)  # fmt: skip
 """Parts that are used by their own name, such as `kvplan.fleet.fewest_gpus`."""
 
 _LAZY = {

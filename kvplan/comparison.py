@@ -30,7 +30,7 @@ from kvplan.explain import kinds_sentence, part_bytes
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.report import plain_inputs, plain_setting, plan_title, setting_label, setting_words, source_rows
 from kvplan.share import require_comparable, to_comparison_link
-from kvplan.units import format_bytes, format_exact_bytes, format_params
+from kvplan.units import format_bytes, format_exact_bytes, format_params, require_kind
 
 Row = TypeVar("Row", str, tuple[str, str])
 
@@ -340,6 +340,7 @@ def comparison_title(found: Comparison) -> str:
 
 def comparison_csv(found: Comparison, address: str = "") -> str:
     """A comparison as CSV of the columns section, what, and each scenario's with its difference from the first."""
+    require_kind(found, "the comparison", Comparison)
     about = comparison_about(found, address)
     inputs = _setting_rows([p.scenario for p in found.plans], plain_setting)
     rows = [("input", *_spread(row)) for row in inputs]
@@ -370,6 +371,7 @@ def _filled(row: Sequence[str], width: int) -> tuple[str, ...]:
 
 def comparison_json(found: Comparison, address: str = "") -> str:
     """A comparison as one JSON object; bytes are ints, in the order of the scenarios."""
+    require_kind(found, "the comparison", Comparison)
     changed = _setting_changes([p.scenario for p in found.plans], plain_setting)
     content = {
         "answers": {letter: p.sentence for letter, p in zip(found.letters, found.plans, strict=True)},
@@ -385,6 +387,7 @@ def comparison_json(found: Comparison, address: str = "") -> str:
 
 def comparison_markdown(found: Comparison, address: str = "") -> str:
     """A comparison as a Markdown document."""
+    require_kind(found, "the comparison", Comparison)
     lines = [f"- {markdown_text(text)}" for text in (*found.answers, *found.sentences)]
     blocks = ["\n".join(lines)]
     for title, rows in _tables(found):
@@ -394,6 +397,7 @@ def comparison_markdown(found: Comparison, address: str = "") -> str:
 
 def comparison_html(found: Comparison, address: str = "", unit: str = "GiB") -> str:
     """A comparison as one HTML page with its figure, which opens anywhere and asks no server for anything."""
+    require_kind(found, "the comparison", Comparison)
     figure = Figure("Memory of one GPU", figure_alt(found), memory_bars(found, unit))
     answers = [f"<p class='answer'>{html.escape(text)}</p>" for text in (*found.answers, *found.sentences)]
     tables = [html_table(title, rows[0], rows[1:]) for title, rows in _tables(found)]

@@ -31,7 +31,7 @@ class InputError(KvplanError):
 class UnknownNameError(InputError):
     """A name is not among the known ones; `nearest` holds what was probably meant."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = list(known)
         self.nearest = nearest_names(name, names)
         if self.nearest:
@@ -73,11 +73,11 @@ class LinkError(KvplanError):
     """A shared link cannot be read."""
 
 
-def nearest_names(name: str, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
+def nearest_names(name: object, known: Iterable[str], count: int = 3) -> tuple[str, ...]:
     """Up to `count` known names that resemble `name`, most alike first."""
     import difflib  # here and not above: only a refusal needs it, and an import of kvplan stays light
 
-    return tuple(difflib.get_close_matches(name.lower()[:80], list(known), n=count, cutoff=0.5))
+    return tuple(difflib.get_close_matches(shorten(name, 80).lower(), list(known), n=count, cutoff=0.5))
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -10,7 +10,7 @@ from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
 from kvplan.fleet import Lengths, UserPlan, first_full
 from kvplan.model import ROLES, Layer, Model, PlacedGroup, Stage, as_weight_format
 from kvplan.plan import MemoryPlan, Scenario
-from kvplan.units import counted, counted_and, format_rate, format_usd
+from kvplan.units import counted, counted_and, format_rate, format_usd, require_kind, whole_number
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Which layers keep every token: window, latent, recurrent and shared layers keep less, and count as they are.",
@@ -56,6 +56,7 @@ class StripSegment(NamedTuple):
 
 def cache_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's cache bytes as terms, one for each kind of row; they add up to `p.cache_bytes`."""
+    require_kind(p, "the plan", MemoryPlan)
     scenario = p.scenario
     layers = _stage(p).layers
     batch, rows = scenario.replica_batch_size, kv_dtype(scenario.kv_dtype)
@@ -76,6 +77,7 @@ def _prefix_term(p: MemoryPlan, saved: int) -> Term:
 
 def size_reasons(p: MemoryPlan) -> tuple[str, ...]:
     """Why the cache is as large as it is, in words: what windows, fewer KV heads and latents save. May be empty."""
+    require_kind(p, "the plan", MemoryPlan)
     model = p.scenario.planned_model
     return tuple(found for find in (_window_reason, _heads_reason, _latent_reason) if (found := find(p, model)))
 
@@ -118,6 +120,7 @@ def _latent_reason(p: MemoryPlan, model: Model) -> str:
 
 def overhead_terms(p: MemoryPlan, unit: str = "GiB") -> tuple[Term, ...]:
     """The plan's overhead as terms; they add up to `p.overhead_bytes`. Rounded sizes in words are in "GiB" or "GB"."""
+    require_kind(p, "the plan", MemoryPlan)
     s = p.scenario
     terms = [
         Term("left unused by the engine", f"{p.capacity_bytes:,} B × (1 − {s.memory_fraction})", p.unused_bytes),
@@ -133,7 +136,9 @@ def layer_terms(
     model: Model, context_length: int, batch_size: int, kv: str
 ) -> tuple[tuple[str, int, tuple[Term, ...]], ...]:
     """(kind, how many layers, terms) for each distinct kind of layer of `model` on one GPU."""
-    size = _Size(context_length, batch_size, kv_dtype(kv), 1, batch_size)
+    require_kind(model, "the model", Model)
+    tokens, batch = whole_number(context_length, "context_length"), whole_number(batch_size, "batch_size")
+    size = _Size(tokens, batch, kv_dtype(kv), 1, batch)
     return tuple(
         (cache.label, count, tuple(_layer_terms(cache, count, size))) for cache, count in count_layers(model.layers)
     )
@@ -225,6 +230,7 @@ def _entries_word(part: CachePart, tokens: int) -> str:
 
 def weight_terms(p: MemoryPlan) -> tuple[Term, ...]:
     """The plan's weight bytes as terms, one for each role and shape; they add up to `p.weight_bytes`."""
+    require_kind(p, "the plan", MemoryPlan)
     scenario = p.scenario
     placed = scenario.planned_model.placed_groups(
         _stage(p), as_weight_format(scenario.weight_dtype), scenario.placement
@@ -262,6 +268,7 @@ class Line(NamedTuple):
 
 def limit_lines(p: MemoryPlan) -> tuple[Line, ...]:
     """How the plan's limits come about, each with its own numbers; those without a limit are left out."""
+    require_kind(p, "the plan", MemoryPlan)
     lines = (_batch_line(p), _context_line(p), _crossover_line(p), _floor_line(p))
     return tuple(line for line in lines if line is not None)
 
@@ -272,6 +279,8 @@ def _batch_line(p: MemoryPlan) -> Line | None:
     fixed, each = first_full(p)
     copies = p.scenario.data_parallel
     times = f"{counted(copies, 'replica')} × " if copies > 1 else ""
+    if not each:  # every token is shared, and what is held once does not fit
+        return Line("largest batch", f"{fixed:,} B fixed are more than {p.capacity_bytes:,} B usable: none fits")
     how = f"{times}floor(({p.capacity_bytes:,} B usable − {fixed:,} B fixed) / {each:,} B a sequence)"
     return Line("largest batch", f"{how} = {p.max_batch_size:,}" if p.max_batch_size else f"{how}: none fits")
 
@@ -338,6 +347,7 @@ def users_sentence(scenario: Scenario, users: int, lengths: Lengths, point: User
 
 def plan_values(p: MemoryPlan) -> dict[str, Any]:
     """Everything that a plan says as plain values; bytes are ints."""
+    require_kind(p, "the plan", MemoryPlan)
     return {
         "sentence": p.sentence,
         "fits": p.fits,
@@ -365,6 +375,7 @@ def plan_values(p: MemoryPlan) -> dict[str, Any]:
 
 def part_bytes(p: MemoryPlan) -> dict[str, int]:
     """The parts of one GPU's memory by name; they add up to its capacity."""
+    require_kind(p, "the plan", MemoryPlan)
     return {
         "weights": p.weight_bytes,
         "KV cache": p.cache_bytes,
@@ -381,6 +392,7 @@ def part_bytes(p: MemoryPlan) -> dict[str, int]:
 
 def layer_strip(model: Model) -> tuple[StripSegment, ...]:
     """The model's layers as runs of one kind, in order: why the number is what it is."""
+    require_kind(model, "the model", Model)
     segments: list[StripSegment] = []
     for index, layer in enumerate(model.layers):
         kind, label = layer.cache.kind, layer.cache.label
@@ -393,6 +405,7 @@ def layer_strip(model: Model) -> tuple[StripSegment, ...]:
 
 def kinds_sentence(model: Model) -> str:
     """The kinds of layer in words: `10 full attention, 52 sliding window`."""
+    require_kind(model, "the model", Model)
     counts: dict[str, int] = {}
     for layer in model.layers:
         counts[layer.cache.label] = counts.get(layer.cache.label, 0) + 1

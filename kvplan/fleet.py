@@ -68,6 +68,7 @@ def _most_stages(scenario: Scenario) -> int:
 
 def layouts_tried(scenario: Scenario) -> str:
     """Which layouts the fewest GPUs are looked for among, as a sentence; with a draft model, why no stages are."""
+    require_scenario(scenario)
     *fewer, most = _sides(scenario)
     sides = f"{', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
     if scenario.draft_model is None:

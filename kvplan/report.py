@@ -31,7 +31,7 @@ from kvplan.explain import cache_terms, kinds_sentence, layer_strip, overhead_te
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.share import YES_NO, to_link
 from kvplan.sweep import AS_PUBLISHED, over_context
-from kvplan.units import counted
+from kvplan.units import counted, require_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,6 +158,7 @@ def term_rows(p: MemoryPlan) -> list[tuple[str, str, str]]:
 
 def plan_csv(p: MemoryPlan, address: str = "") -> str:
     """A plan as CSV of the columns section, what, value, exact."""
+    require_kind(p, "the plan", MemoryPlan)
     inputs = zip(setting_rows(p.scenario), plain_setting_rows(p.scenario), strict=True)
     rows: list[tuple[str, ...]] = [("input", *row, exact) for row, (_, exact) in inputs]
     rows += [("result", *row) for row in charts.plan_rows(p)]
@@ -169,12 +170,14 @@ def plan_csv(p: MemoryPlan, address: str = "") -> str:
 
 def plan_json(p: MemoryPlan, address: str = "") -> str:
     """A plan as one JSON object: inputs, result, terms, sources, link."""
+    require_kind(p, "the plan", MemoryPlan)
     terms = [{"what": what, "formula": formula, "bytes": int(size)} for what, formula, size in term_rows(p)]
     return json_document(about(p.scenario, address), {"result": plan_values(p), "terms": terms})
 
 
 def plan_markdown(p: MemoryPlan, address: str = "") -> str:
     """A plan as a Markdown document."""
+    require_kind(p, "the plan", MemoryPlan)
     answer = [f"**{markdown_text(p.sentence)}**", markdown_table(("what", "value", "exact"), charts.plan_words(p))]
     terms = ["## Terms", markdown_table(("what", "formula", "bytes"), term_rows(p))]
     return markdown_document(plan_title(p.scenario), about(p.scenario, address), [*answer, *terms])
@@ -188,6 +191,7 @@ def plan_title(scenario: Scenario) -> str:
 
 def plan_html(p: MemoryPlan, address: str = "", unit: str = "GiB") -> str:
     """A plan as one HTML page with its figures, which opens anywhere and asks no server for anything."""
+    require_kind(p, "the plan", MemoryPlan)
     body = [
         f"<p class='answer'>{html.escape(p.sentence)}</p>",
         *html_figures(plan_figures(p, unit)),

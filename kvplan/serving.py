@@ -21,7 +21,7 @@ from kvplan.errors import KvplanError
 from kvplan.plan import Scenario, plan
 from kvplan.presets import largest_node, list_gpus, load_gpu, readable
 from kvplan.suggest import has_kernels, launch_of, weight_choices
-from kvplan.units import counted, format_bytes
+from kvplan.units import counted, format_bytes, require_kind
 
 MOST_TIMES = 64
 """A context or a batch is not suggested to shrink by more: such a server is of no use."""
@@ -159,7 +159,10 @@ class _Search:
 def server_suggestions(now: Serving) -> tuple[ServerSuggestion, ...]:
     """The smallest single change of each lever with which the engine holds every request at once, by what it
     reserves; empty where it does already. A lever that cannot do it alone is left out.
+
+    Raises InputError where it is given anything but a Serving.
     """
+    require_kind(now, "the server", Serving)
     if now.fits:
         return ()
     search = _Search(now)

@@ -66,6 +66,12 @@ def listed(given: object, name: str, what: str = "a list of values") -> list[Any
     return list(given)
 
 
+def require_kind(given: object, name: str, kind: type) -> None:
+    """Raise InputError unless `given` is one of `kind`."""
+    if not isinstance(given, kind):
+        raise InputError(f"{name} is {quoted(given)}; a {kind.__name__} is needed")
+
+
 def require_text(given: object, name: str) -> None:
     """Raise InputError unless `given` is a text."""
     if not isinstance(given, str):

@@ -199,11 +199,12 @@ def _checked_size(name: str, value: Any, before: Any) -> Any:
         if not isinstance(value, bool):
             raise InputError(f"tied_embeddings is {quoted(value)}; True or False is needed")
         return value
-    if value is None or (name in ("num_shared_experts", "num_dense_layers") and value == 0 and value is not False):
+    if value is None:
         return None
+    low = 0 if name in ("num_shared_experts", "num_dense_layers") else 1
     high = MAX_LAYERS if name in ("num_layers", "num_dense_layers") else MAX_SIZE
-    number = whole_number(value, name, high=high)
-    return None if name == "experts_every" and number == 1 and before is None else number
+    number = whole_number(value, name, low, high)
+    return None if number == 0 or (name == "experts_every" and number == 1 and before is None) else number
 
 
 def _require(wanted: Wanted, name: str, what: str) -> int:

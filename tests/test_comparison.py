@@ -25,7 +25,7 @@ from kvplan.comparison import (
     memory_bars,
     part_rows,
 )
-from kvplan.errors import LinkError
+from kvplan.errors import InputError, LinkError
 from kvplan.hardware import define_gpu
 from kvplan.plan import Scenario, plan
 from kvplan.share import from_comparison_link
@@ -276,3 +276,9 @@ def test_names_stay_text_in_every_file(write) -> None:  # type: ignore[no-untype
         assert "![x]" not in text
     if write is comparison_csv:
         assert "\n=1" not in text
+
+
+@ALL_FILES
+def test_only_a_comparison_is_written_into_a_file(write) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=r"^the comparison is 3; a Comparison is needed$"):
+        write(3)

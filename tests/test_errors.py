@@ -60,3 +60,8 @@ def test_a_short_value_stays_as_it_is() -> None:
     assert shorten("abc") == "abc"
     assert quoted("abc") == "'abc'"
     assert shorten(17) == "17"
+
+
+@pytest.mark.parametrize("name", [None, 3, 10**5000, ["a"], b"a"], ids=lambda name: type(name).__name__)
+def test_a_name_that_is_no_text_is_unknown_like_any_other(name: object) -> None:
+    assert str(UnknownNameError("GPU", name, ["l4-24gb"])).endswith("; there is l4-24gb")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from kvplan.attention import (
 )
 from kvplan.blocks import BF16, FP32, attention, embedding, gated_mlp, norm, routed_experts
 from kvplan.define import define_model
+from kvplan.errors import InputError
 from kvplan.explain import (
     bytes_by_role,
     cache_terms,
@@ -26,6 +28,8 @@ from kvplan.explain import (
     layer_words,
     limit_lines,
     overhead_terms,
+    part_bytes,
+    plan_values,
     size_reasons,
     user_lines,
     users_sentence,
@@ -238,3 +242,32 @@ def test_a_cache_of_all_heads_and_all_tokens_has_no_excuse() -> None:
         vocab_size=64,
     )  # fmt: skip
     assert size_reasons(plan(Scenario(plain, GPU))) == ()
+
+
+def test_a_shared_prefix_that_does_not_fit_is_divided_by_nothing() -> None:
+    scenario = Scenario(llama(), define_gpu(name="Tiny", usable_bytes=GIB), context_length=64, shared_prefix=64)
+    lines = {line.what: line.how for line in limit_lines(plan(scenario))}
+    assert lines["largest batch"].endswith(" B fixed are more than 1,073,741,824 B usable: none fits")
+
+
+@pytest.mark.parametrize("bad", [None, 3, "a plan", []], ids=repr)
+@pytest.mark.parametrize(
+    "explain",
+    [cache_terms, weight_terms, bytes_by_role, overhead_terms, limit_lines, size_reasons, plan_values, part_bytes],
+)
+def test_only_plans_are_explained(explain: Any, bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^the plan is .*; a MemoryPlan is needed$"):
+        explain(bad)
+
+
+@pytest.mark.parametrize("bad", [None, 3, "llama-3.1-8b"], ids=repr)
+@pytest.mark.parametrize("explain", [layer_strip, kinds_sentence, lambda bad: layer_terms(bad, 1, 1, "bf16")])
+def test_only_models_have_layers(explain: Any, bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^the model is .*; a Model is needed$"):
+        explain(bad)
+
+
+@pytest.mark.parametrize(("tokens", "batch", "said"), [("4k", 1, "context_length is '4k'"), (1, 0, "batch_size is 0")])
+def test_layers_are_counted_for_whole_numbers(tokens: Any, batch: Any, said: str) -> None:
+    with pytest.raises(InputError, match=f"^{said}; "):
+        layer_terms(llama(), tokens, batch, "bf16")

@@ -98,6 +98,12 @@ def test_with_a_draft_model_no_stages_are_tried_and_that_is_said() -> None:
     assert other.reason == ""  # the draft is the scenario's own model's, and 16 stages hold 15 GiB
 
 
+@pytest.mark.parametrize("bad", [None, 3, "scenario"], ids=repr)
+def test_layouts_are_those_of_a_scenario(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^the scenario is .*; a kvplan.Scenario is needed$"):
+        layouts_tried(bad)
+
+
 def test_lengths_of_a_list_are_its_own_mean_quantile_and_maximum() -> None:
     assert lengths_from_list(range(1, 101)) == Lengths(51, 95, 100, False, "100 given lengths")  # mean 50.5, up
 

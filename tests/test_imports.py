@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,3 +96,9 @@ def test_a_part_is_there_under_its_own_name(name: str) -> None:
     code = f"import kvplan; print(kvplan.{name}.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == f"kvplan.{name}"
+
+
+def test_what_the_readme_names_is_found_after_importing_kvplan_alone() -> None:
+    named = set(re.findall(r"`(kvplan(?:\.[A-Za-z_]+)+)", (ROOT / "README.md").read_text()))
+    assert {"kvplan.sizes.sizes_of", "kvplan.fleet.fewest_gpus"} <= named
+    loaded_after(f"import kvplan\nfor name in {sorted(named)}: eval(name)")

@@ -278,3 +278,9 @@ def test_the_figures_of_a_page_hold_the_plans_own_numbers() -> None:
     sizes = {trace["customdata"][0][0] for trace in bar["data"]}
     assert {PLAN.cache_bytes, PLAN.free_bytes, PLAN.runtime.typical_bytes} <= sizes
     assert len(curve["data"]) == len(charts.cache_against_weights(PLAN, TABLE)["data"])
+
+
+@pytest.mark.parametrize("write", [plan_csv, plan_json, plan_markdown, plan_html])
+def test_only_a_plan_is_written_into_a_file(write: Callable[..., str]) -> None:
+    with pytest.raises(InputError, match=r"^the plan is 3; a MemoryPlan is needed$"):
+        write(3)

@@ -157,3 +157,9 @@ def test_an_engine_that_spreads_whole_layers_is_offered_any_number_of_gpus(engin
     for wide in (2, 3):
         changed = {"pipeline_parallel": wide} if wide == 3 else {"tensor_parallel": 2}
         assert serve(asked.with_changes(**changed), engine).fits == (wide == 3)
+
+
+@pytest.mark.parametrize("bad", [None, 3, "vllm"], ids=repr)
+def test_only_a_server_has_suggestions(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^the server is .*; a Serving is needed$"):
+        server_suggestions(bad)

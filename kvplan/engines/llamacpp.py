@@ -78,8 +78,8 @@ class KvBytes:
 def cache_types(type_k: str, type_v: str) -> KvDtype:
     """The two types as one cache dtype. Raises UnknownNameError."""
     for name in (type_k, type_v):
-        if name not in list(CACHE_TYPES):
-            raise UnknownNameError("llama.cpp cache type", str(name), CACHE_TYPES)
+        if not isinstance(name, str) or name not in CACHE_TYPES:
+            raise UnknownNameError("llama.cpp cache type", name, CACHE_TYPES)
     return kv_dtype(f"{CACHE_TYPES[type_k]}/{CACHE_TYPES[type_v]}")
 
 

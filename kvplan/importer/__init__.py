@@ -99,7 +99,7 @@ def import_config(
 
     Raises ConfigError where the config is broken, UnsupportedConfigError where nothing counts it exactly.
     """
-    if measure not in _READERS:
+    if not isinstance(measure, str) or measure not in _READERS:
         raise UnknownNameError("way to measure", measure, _READERS)
     called = None if name is None else clean_name(name, "model name")
     with _told_of(config):

@@ -41,6 +41,8 @@ def import_gguf(path: str | Path) -> Model:
 
     Raises ConfigError where a file is missing or broken, UnsupportedConfigError where nothing counts it exactly.
     """
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"the file is {quoted(path)}; the path of a GGUF file is needed")
     first = Path(path)
     headers = [_read_file(part) for part in _parts(first)]
     return _model(headers, first.name, ())

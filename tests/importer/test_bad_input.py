@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan.errors import ConfigError, KvplanError, UnsupportedConfigError
+from kvplan.errors import ConfigError, InputError, KvplanError, UnsupportedConfigError
 from kvplan.importer import MAX_CONFIG_BYTES, import_config
 
 CONFIGS = Path(__file__).parent.parent / "data" / "configs"
@@ -173,3 +173,9 @@ def test_a_dtype_that_is_no_name_is_refused() -> None:
 def test_a_model_type_that_is_asked_for_and_not_known_is_refused_with_the_reason() -> None:
     with pytest.raises(UnsupportedConfigError, match="'grok-1': it was published as a JAX checkpoint in 8 bits"):
         import_config({"model_type": "grok-1", "torch_dtype": "bfloat16"}, measure="never")
+
+
+@pytest.mark.parametrize("bad", [None, 3, [], {}], ids=repr)
+def test_a_way_to_measure_is_one_of_three_words(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^no way to measure is called .*; there is auto, never, always$"):
+        import_config({"model_type": "llama"}, measure=bad)

@@ -975,3 +975,9 @@ def test_a_broken_gguf_file_is_one_sentence_in_the_terminal(tmp_path: Path, caps
     (tmp_path / "m.gguf").write_bytes(b"GGUF" + bytes(4))
     assert main(["show", str(tmp_path / "m.gguf")]) == 2
     assert "m.gguf" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bad", [None, 3, b"model.gguf", []], ids=repr)
+def test_a_gguf_file_is_named_by_its_path(bad: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^the file is .*; the path of a GGUF file is needed$"):
+        import_gguf(bad)
