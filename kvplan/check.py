@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvplan.errors import KvplanError, PresetError, UnknownNameError
+from kvplan.errors import KvplanError, PresetError, UnknownNameError, shorten
 from kvplan.hardware import Node
 from kvplan.library import (
     GPU,
@@ -21,7 +21,7 @@ from kvplan.library import (
     parse_preset,
     scenario_of,
 )
-from kvplan.presets import ScenarioPreset, leads_outside, load_file, shipped_file, shipped_ids
+from kvplan.presets import ScenarioPreset, is_readable_folder, leads_outside, load_file, shipped_file, shipped_ids
 
 
 class Problem(NamedTuple):
@@ -42,8 +42,8 @@ def check_directory(path: Path | str) -> list[Problem]:
     Raises PresetError where `path` is no folder or holds none of the four.
     """
     root = Path(path)
-    if not any((root / kind.folder).is_dir() for kind in KINDS.values()):
-        raise PresetError(f"{root} has no folder models, gpus, nodes or scenarios")
+    if not any(is_readable_folder(root / kind.folder) for kind in KINDS.values()):
+        raise PresetError(f"{shorten(root, 200)} has no folder models, gpus, nodes or scenarios")
     check = _Check(root)
     for kind in KINDS.values():
         for file in sorted((root / kind.folder).glob("*.toml")):

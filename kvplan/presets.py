@@ -63,7 +63,7 @@ class ScenarioPreset:
 def presets_dir() -> Path:
     """Where this server keeps presets of its own: KVPLAN_PRESETS_DIR, or without it the presets beside the package."""
     given = os.environ.get("KVPLAN_PRESETS_DIR")
-    if given and not _is_readable_folder(Path(given)):
+    if given and not is_readable_folder(Path(given)):
         raise PresetError(
             f"KVPLAN_PRESETS_DIR is {shorten(given)}, which is no folder that can be read; make it (empty is enough) "
             "or unset it"
@@ -71,10 +71,11 @@ def presets_dir() -> Path:
     return Path(given or SHIPPED)
 
 
-def _is_readable_folder(path: Path) -> bool:
+def is_readable_folder(path: Path) -> bool:
+    """Whether `path` is a folder; one below a closed folder is none, nor is a name that no file can have."""
     try:
         return path.is_dir()
-    except OSError:  # a folder above it is closed
+    except (OSError, ValueError):
         return False
 
 

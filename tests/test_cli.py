@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -433,3 +434,21 @@ def test_a_preset_in_place_of_a_shipped_one_is_named(
 def test_the_schema_of_a_kind_of_preset_is_printed(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     assert main(["presets", "schema", kind]) == 0
     assert capsys.readouterr().out == all_schemas()[f"{kind}.schema.json"]
+
+
+@pytest.mark.parametrize("command", [["presets", "check"], ["import", LLAMA, "--save"]])
+@pytest.mark.parametrize("name", ["x" * 50_000, "a\0b"], ids=["long", "null"])
+def test_a_folder_that_no_file_system_can_hold_is_no_folder(
+    capsys: pytest.CaptureFixture[str], command: list[str], name: str
+) -> None:
+    status, _, err = run(capsys, *command, name)
+    assert status == 2
+    assert re.search(r"has no folder models|is no folder; make it first", err)
+    assert len(err) < 400
+
+
+def test_an_argument_that_is_not_known_cannot_flood_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "models", "x" * 50_000)
+    assert status == 2
+    assert err.startswith("kvplan: unrecognized arguments: xxx")
+    assert len(err) < 600

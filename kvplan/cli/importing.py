@@ -15,7 +15,7 @@ from kvplan.explain import kinds_sentence
 from kvplan.library import SAVED_LINE, file_text
 from kvplan.model import Model
 from kvplan.names import preset_id
-from kvplan.presets import list_models
+from kvplan.presets import is_readable_folder, list_models
 from kvplan.units import format_params
 
 LENGTHS = (16, 4_096, 131_072)
@@ -128,8 +128,8 @@ def _refuse_for_gguf(options: argparse.Namespace) -> None:
 def _new_file(name: str, folder: Path) -> Path:
     """The file that a preset will be written to. Raises InputError where it is there already, or has no folder."""
     path = folder / f"{name}.toml"
-    if not folder.is_dir():
-        raise InputError(f"{folder} is no folder; make it first")
+    if not is_readable_folder(folder):
+        raise InputError(f"{shorten(folder, 200)} is no folder; make it first")
     if path.exists():
         raise InputError(f"{path} is there already; choose another --id")
     return path

@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see {self.prog} --help)")
+        raise InputError(f"{shorten(message, 500)} (see {self.prog} --help)")
 
 
 def scenario_options(parser: argparse.ArgumentParser) -> None:
