@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from kvplan.errors import InputError, quoted
 from kvplan.names import clean_name
-from kvplan.units import GIB, MIB, TIB, whole_number, write_bytes
+from kvplan.units import GIB, MIB, TIB, listed, whole_number, write_bytes
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -84,6 +84,9 @@ class Gpu:
                 whole_number(value, name, high=high)
         if self.driver_bytes is not None and self.usable_bytes > self.driver_bytes:
             raise InputError(f"usable_bytes {self.usable_bytes:,} is more than the driver's {self.driver_bytes:,}")
+        if not isinstance(self.is_estimate, bool):
+            raise InputError(f"is_estimate is {quoted(self.is_estimate)}; True or False is needed")
+        object.__setattr__(self, "usable_range", _whole_range(self.usable_range))
         low, high = self.usable_range
         if not low <= self.usable_bytes <= high:
             raise InputError(
@@ -99,6 +102,15 @@ class Gpu:
     def list_price(self) -> Price | None:
         """The lowest public purchase price, or None."""
         return min((price for price in self.prices if price.kind == "list"), key=lambda p: p.usd, default=None)
+
+
+def _whole_range(given: object) -> tuple[int, int]:
+    what = "(lowest, highest) in bytes"
+    ends = listed(given, "usable_range", what)
+    if len(ends) != 2:
+        raise InputError(f"usable_range is {quoted(given)}; {what} is needed")
+    low, high = (whole_number(end, "usable_range", high=MAX_GPU_BYTES) for end in ends)
+    return low, high
 
 
 GPU_LIMITS = {
@@ -171,8 +183,8 @@ def define_gpu(
     return Gpu(
         name=clean_name(name, "GPU name"),
         usable_bytes=usable_bytes,
-        usable_basis=ESTIMATED if is_estimate else GIVEN,
-        usable_range=usable_range or (usable_bytes, usable_bytes),
+        usable_basis=ESTIMATED if is_estimate is True else GIVEN,
+        usable_range=(usable_bytes, usable_bytes) if usable_range is None else usable_range,
         is_estimate=is_estimate,
         bandwidth=bandwidth,
         label_bytes=label_bytes,
@@ -185,7 +197,8 @@ def define_gpu(
 
 def _require_room(total: int | None, name: str, usable_bytes: int) -> None:
     """No program can allocate more than the box says or the driver sees."""
-    if total is not None and whole_number(total, name, high=MAX_GPU_BYTES) < whole_number(usable_bytes, "usable_bytes"):
+    usable = whole_number(usable_bytes, "usable_bytes", MIB, MAX_GPU_BYTES)
+    if total is not None and whole_number(total, name, high=MAX_GPU_BYTES) < usable:
         raise InputError(
             f"{name} is {write_bytes(total)}, less than usable_bytes {write_bytes(usable_bytes)}; it is at least that, "
             "or empty"

@@ -136,3 +136,29 @@ def test_another_rent_takes_the_place_of_published_rents_and_no_purchase_price()
     made = gpu_variant(preset, {**facts_of(preset), "rent_usd_per_hour": 0.25}, "Mine")
     assert made.rent_per_hour == Price("rent", 0.25, "", "given by the user")
     assert made.list_price == preset.list_price
+
+
+@pytest.mark.parametrize("label", ["label_bytes", "driver_bytes"])
+def test_a_gpu_of_two_tebibytes_may_have_a_label_and_a_drivers_total(label: str) -> None:
+    gpu = define_gpu(name="Mine", usable_bytes=2 * TIB, **{label: 3 * TIB})  # type: ignore[arg-type]
+    assert gpu.usable_bytes == 2 * TIB
+    with pytest.raises(InputError, match=r"^usable_bytes is .*; it must be from 1,048,576 to 17,592,186,044,416$"):
+        define_gpu(name="Mine", usable_bytes=17 * TIB, **{label: 3 * TIB})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("span", [(0, GIB), (-5, GIB), (1.5, GIB), (True, GIB), (GIB, 17 * TIB), (None, GIB)])
+def test_the_ends_of_a_range_are_whole_numbers_of_bytes(span: Any) -> None:
+    with pytest.raises(InputError, match=r"^usable_range is .*; (it must be from 1 to|a whole number is needed)"):
+        define_gpu(name="Mine", usable_bytes=GIB, usable_range=span)
+
+
+@pytest.mark.parametrize("span", [3, "1,2", (), (GIB,), (1, GIB, 2 * GIB), {"low": 1}])
+def test_a_range_has_two_ends(span: Any) -> None:
+    with pytest.raises(InputError, match=r"^usable_range is .*; \(lowest, highest\) in bytes is needed$"):
+        define_gpu(name="Mine", usable_bytes=GIB, usable_range=span)
+
+
+@pytest.mark.parametrize("bad", [None, 0, 1, "yes"])
+def test_a_gpu_is_an_estimate_or_it_is_not(bad: Any) -> None:
+    with pytest.raises(InputError, match=r"^is_estimate is .*; True or False is needed$"):
+        define_gpu(name="Mine", usable_bytes=GIB, is_estimate=bad)
