@@ -89,6 +89,7 @@ FOLDED = {size.name: title for title, sizes in FOLDS.items() for size in sizes}
 """The part of the form under which a field is found, for those that may be out of sight."""
 
 BILLIONS = "Parameters in billions"
+FIRST_BILLIONS = 3.2
 
 BY_SIZES, BY_COUNT = "MLP width and vocabulary", "parameters in billions"
 
@@ -167,9 +168,12 @@ def ask_model() -> None:
 
 
 def _ask_count() -> dict[str, Any]:
+    key = own_key("billions")
+    if key not in st.session_state:  # put in by hand, as the sizes are, so that the field can be emptied
+        st.session_state[key] = FIRST_BILLIONS
     st.number_input(
-        BILLIONS, 0.001, 100_000.0, 3.2, step=0.1, format="%.3f", key=own_key("billions"),
-        persist_state="session", help="When only the count is known. The weights are then an estimate.",
+        BILLIONS, 0.001, 100_000.0, None, step=0.1, format="%.3f", key=key, persist_state="session",
+        placeholder="none", help="When only the count is known. The weights are then an estimate.",
     )  # fmt: skip
     slots = {"num_params": st.empty()}
     _offer_shapes(st.session_state[own_key("billions")])

@@ -73,6 +73,14 @@ def test_parameters_in_billions_make_an_estimate_that_looks_like_one(app):
     assert weights["marker"]["pattern"]["fillmode"] == "replace"
 
 
+def test_an_empty_count_is_missing_and_not_some_count_again(app):
+    page = on_define(app)
+    page.set(own_how="parameters in billions")
+    page.set(own_billions=None)
+    assert page.value("own_billions") is None
+    assert "“Parameters in billions” is missing; give the parameters in billions, such as 3.2" in page.texts()
+
+
 def test_layers_and_heads_of_a_model_of_that_size_are_taken_where_the_count_alone_is_known(app):
     page = on_define(app)
     page.set(own_how="parameters in billions")
