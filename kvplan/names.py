@@ -8,6 +8,7 @@ from kvplan.errors import InputError, quoted
 
 _NAME = r"[^\W_][\w .+/(),-]{0,79}"
 _RENDERED = r"(?i)www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__"
+_ORDER = "with a letter or digit first, and without // or .."
 _ID = r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?"
 
 
@@ -19,7 +20,7 @@ def clean_name(name: object, what: str = "name") -> str:
     """
     text = name.strip() if isinstance(name, str) else ""
     if not re.fullmatch(_NAME, text) or re.search(_RENDERED, text):
-        raise InputError(f"{what} is {quoted(name)}; use up to 80 letters, digits, spaces and .+/(),-")
+        raise InputError(f"{what} is {quoted(name)}; use up to 80 letters, digits, spaces and .+/(),- {_ORDER}")
     return text
 
 

@@ -57,7 +57,10 @@ def test_outer_spaces_are_dropped() -> None:
     ],
 )
 def test_what_a_page_could_render_is_refused(name: Any) -> None:
-    with pytest.raises(InputError, match=r"model name is .*use up to 80 letters"):
+    with pytest.raises(
+        InputError,
+        match=r"model name is .*use up to 80 letters.* with a letter or digit first, and without // or \.\.$",
+    ):
         clean_name(name, "model name")
 
 
