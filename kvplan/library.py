@@ -140,7 +140,12 @@ def read_preset(data: bytes, file: str) -> Preset:
 
     Raises PresetError or InputError, with the file and the field.
     """
-    return preset_from_table(parse_preset(data, file), shorten(file), file_id(file))
+    first = re.sub(_COPY, "", file)
+    return preset_from_table(parse_preset(data, file), shorten(file), file_id(first))
+
+
+_COPY = r" ?\(\d{1,4}\)(?=\.toml\Z)"
+"""What a browser adds to the name of a file that is downloaded again: `mine (1).toml`."""
 
 
 def parse_preset(data: bytes, file: str) -> dict[str, Any]:

@@ -515,6 +515,11 @@ def test_dots_in_text_and_comments_are_no_long_key() -> None:
     assert read_preset((text + "# a.b.c.d.e.f.g.h.i.j.k\n").encode(), "card.toml").notes == ("a.b.c.d.e.f.g.h.i.j",)
 
 
+@pytest.mark.parametrize("file", ["card (1).toml", "card(12).toml", "downloads/card (3).toml"])
+def test_a_file_that_was_downloaded_again_is_the_same_preset(file: str) -> None:
+    assert read_preset(file_text(CARD).encode(), file) == CARD
+
+
 CONFIG = Path(__file__).parent / "data" / "configs" / "meta-llama__Llama-3.1-8B.json"
 
 
