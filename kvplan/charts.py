@@ -101,14 +101,23 @@ def exact(size: int, unit: str) -> str:
     return format_exact_bytes(size, decimal=unit == "GB")
 
 
-def exact_hover(sizes: npt.NDArray[Any]) -> tuple[Any, str]:
+def exact_hover(sizes: npt.NDArray[Any], *beside: npt.NDArray[Any]) -> tuple[Any, str]:
     """Bytes as `customdata` of a trace, and what writes each of them in its hover, to the last digit.
 
     Plotly's "," alone keeps twelve digits. What a browser cannot count exactly goes out as words.
+
+    beside  numbers in the shape of `sizes` that a hover writes too, as `customdata[1]` and on
     """
+    place = "customdata[0]" if beside else "customdata"
     if sizes.max(initial=0) <= EXACT_FLOAT:
-        return sizes.astype(np.float64), "%{customdata:,d} B"
-    return np.array([f"{size:,}" for size in sizes.flat], object).reshape(sizes.shape).tolist(), "%{customdata} B"
+        return _with(sizes.astype(np.float64), beside), f"%{{{place}:,d}} B"
+    words = np.array([f"{size:,}" for size in sizes.flat], object).reshape(sizes.shape)
+    return _with(words, beside).tolist(), f"%{{{place}}} B"
+
+
+def _with(first: npt.NDArray[Any], others: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays of one shape as one with a row for each place; a single one as it is."""
+    return np.stack([first, *others], -1) if others else first
 
 
 def scaled(size: int, unit: str) -> float:

@@ -6,6 +6,7 @@ Maps stand on axes of categories, one for each swept value, so that a hover name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -210,17 +211,26 @@ class _Scale(NamedTuple):
         """The value of each cell that is planned; one that does not fit is at least a hair beyond the last colour."""
         values = grid.total / (grid.capacity / 100 if self.capacity is None else UNIT_BYTES[self.unit])
         values = np.where(grid.fits, values, np.maximum(values, self.top * _BEYOND))
-        return np.where(grid.planned, values, np.nan).astype(np.float32)
+        kind = np.float32 if values.max(initial=0) < _HUNDREDTHS_END else np.float64
+        return np.where(grid.planned, values, np.nan).astype(kind)
 
-    def hover(self, exact_bytes: str) -> str:
-        """What writes the value of a cell and its exact bytes, with what there is to hold them."""
-        if self.capacity is None:
-            return f"%{{z:,.1f}} % of usable ({exact_bytes})"
-        return f"%{{z:,.2f}} {self.unit} ({exact_bytes})<br>usable: {exact(self.capacity, self.unit)}"
+    def hover(self, grid: _Grid) -> tuple[Any, str]:
+        """`customdata` of the cells, and what writes the size of each, with what there is to hold it."""
+        if self.capacity is not None:
+            customdata, exact_bytes = exact_hover(grid.total)
+            return customdata, f"%{{z:,.2f}} {self.unit} ({exact_bytes})<br>usable: {exact(self.capacity, self.unit)}"
+        unit = UNIT_BYTES[self.unit]
+        customdata, exact_bytes = exact_hover(grid.total, grid.total / unit, grid.capacity / unit, grid.capacity)
+        size = f"%{{customdata[1]:,.2f}} {self.unit} ({exact_bytes})"
+        usable = f"%{{customdata[2]:,.2f}} {self.unit} (%{{customdata[3]:,d}} B)"
+        return customdata, f"%{{z:,.1f}} % of usable<br>{size}<br>usable: {usable}"
 
 
 _BEYOND = 1 + 1e-6
 """Where colours end, in shares of the last value: nearer to it than any digit shown, farther than a float32 errs."""
+
+_HUNDREDTHS_END = 2**16
+"""Where a float32 errs by half of a hundredth, the last digit that a hover writes."""
 
 CIVIDIS = (
     "#00224E", "#123570", "#3B496C", "#575D6D", "#707173", "#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838",
@@ -233,10 +243,9 @@ _FITTING = [
 
 
 def _cells(grid: _Grid, scale: _Scale, across: str, up: str) -> Figure:
-    """The heat map of what fits; `customdata` holds the exact bytes of each cell."""
+    """The heat map of what fits; `customdata` holds the exact bytes of each cell first."""
     few = grid.total.size <= MAX_CROSSES
-    customdata, exact_bytes = exact_hover(grid.total)
-    value = scale.hover(exact_bytes)
+    customdata, value = scale.hover(grid)
     return {
         "type": "heatmap",
         "x": grid.across_words,
@@ -537,8 +546,9 @@ def total_lines(table: pd.DataFrame, along: str, by: str, unit: str = "GiB") -> 
     Where GPUs are the lines, their shares of the usable memory are drawn, since each has its own.
     """
     share = by == "gpu"
+    measured = partial(_shares if share else _sizes, unit=unit)
     lines = [
-        _total_line(table[table[by] == value], along, words, unit if not share else "", look)
+        _total_line(table[table[by] == value], along, words, measured, look)
         for value, words, look in zip(_distinct(table[by]), axis_words(_distinct(table[by]), by), SERIES, strict=False)
     ]
     capacity = int(table["capacity_bytes"].iloc[0])
@@ -566,23 +576,44 @@ def _room(values: pd.Series[Any]) -> list[float]:
     return [_log10(int(values.min()) / 1.08), _log10(int(values.max()) * 1.08)]
 
 
-def _total_line(rows: pd.DataFrame, along: str, words: str, unit: str, look: tuple[str, str, str]) -> Figure:
-    """One line; an empty unit draws the share of the usable memory."""
-    rows = rows.sort_values(along)
-    sizes, color, dash = rows["total_bytes"].to_numpy(), look[0], look[1]
-    scale = UNIT_BYTES[unit] if unit else rows["capacity_bytes"].to_numpy() / 100
+class _Heights(NamedTuple):
+    """How high a line is at each of its points, and what its hover says of that."""
+
+    y: Any
+    customdata: Any
+    words: str
+
+
+def _sizes(rows: pd.DataFrame, unit: str) -> _Heights:
+    """Bytes in a unit."""
+    sizes = rows["total_bytes"].to_numpy()
     customdata, exact_bytes = exact_hover(sizes)
+    return _Heights(sizes / UNIT_BYTES[unit], customdata, f"%{{y:,.2f}} {unit} ({exact_bytes})")
+
+
+def _shares(rows: pd.DataFrame, unit: str) -> _Heights:
+    """Percent of what is usable on one kind of GPU."""
+    sizes, capacity = rows["total_bytes"].to_numpy(), int(rows["capacity_bytes"].iloc[0])
+    customdata, exact_bytes = exact_hover(sizes, sizes / UNIT_BYTES[unit])
+    size = f"%{{customdata[1]:,.2f}} {unit} ({exact_bytes})<br>usable: {exact(capacity, unit)}"
+    return _Heights(sizes / (capacity / 100), customdata, f"%{{y:,.2f}} % of usable<br>{size}")
+
+
+def _total_line(
+    rows: pd.DataFrame, along: str, words: str, measured: Callable[[pd.DataFrame], _Heights], look: tuple[str, str, str]
+) -> Figure:
+    rows = rows.sort_values(along)
+    heights, (color, dash, symbol) = measured(rows), look
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(rows) < 20 else "lines",
         "name": words,
         "x": rows[along].to_numpy(),
-        "y": sizes / scale,
-        "customdata": customdata,
-        "hovertemplate": f"{words}<br>{TITLES[along]}: %{{x:,d}}<br>%{{y:,.2f}} {unit or '% of usable'} "
-        f"({exact_bytes})<extra></extra>",
+        "y": heights.y,
+        "customdata": heights.customdata,
+        "hovertemplate": f"{words}<br>{TITLES[along]}: %{{x:,d}}<br>{heights.words}<extra></extra>",
         "line": {"color": color, "dash": dash, "width": 3},
-        "marker": {"symbol": look[2], "size": 8},
+        "marker": {"symbol": symbol, "size": 8},
     }
 
 

@@ -116,6 +116,13 @@ def test_a_hover_counts_bytes_to_the_last_digit():
 
 def test_bytes_that_no_browser_counts_exactly_are_words_in_a_hover():
     assert charts.exact_hover(np.array([[2**53 + 1], [7]])) == ([["9,007,199,254,740,993"], ["7"]], "%{customdata} B")
+    beside = np.array([[0.5], [0.25]])
+    assert charts.exact_hover(np.array([[2**53 + 1], [7]]), beside) == (
+        [[["9,007,199,254,740,993", 0.5]], [["7", 0.25]]],
+        "%{customdata[0]} B",
+    )
+    numbers, written = charts.exact_hover(np.array([[8], [7]]), beside)
+    assert (numbers.tolist(), written) == ([[[8.0, 0.5]], [[7.0, 0.25]]], "%{customdata[0]:,d} B")
 
 
 def test_no_hover_leaves_digits_of_a_count_to_plotly():

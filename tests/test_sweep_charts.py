@@ -131,7 +131,7 @@ def test_any_two_axes_make_a_map_that_plotly_accepts(across, up):
     for row in table.itertuples():
         column = cells["x"].index(_word(getattr(row, across), across))
         line = cells["y"].index(_word(getattr(row, up), up))
-        assert cells["customdata"][line, column] == row.total_bytes
+        assert np.ravel(cells["customdata"][line, column])[0] == row.total_bytes
     assert len(table) == 4
 
 
@@ -151,7 +151,31 @@ def test_where_gpus_differ_colours_are_shares_of_each_ones_memory():
     (cells,) = traces(fit_map([Panel("", table)], "gpu", "tensor_parallel"), "heatmap")
     share = table["total_bytes"] / table["capacity_bytes"] * 100
     assert cells["z"].T.ravel() == pytest.approx(share.tolist(), rel=1e-6)
-    assert "%{z:,.1f} % of usable (%{customdata:,d} B)" in cells["hovertemplate"]
+
+
+def test_a_cell_of_a_map_of_gpus_says_its_share_its_size_and_what_its_own_gpu_has():
+    table = swept(gpu=GPUS, tensor_parallel=[1, 2])
+    capacity = [int(size) for size in table["capacity_bytes"]]
+    assert len(set(capacity)) == len(GPUS)
+    for unit, size in (("GiB", GIB), ("GB", 10**9)):
+        (cells,) = traces(fit_map([Panel("", table)], "tensor_parallel", "gpu", unit), "heatmap")
+        assert cells["hovertemplate"] == (
+            "number of GPUs: %{x}<br>GPU: %{y}<br>%{z:,.1f} % of usable"
+            f"<br>%{{customdata[1]:,.2f}} {unit} (%{{customdata[0]:,d}} B)"
+            f"<br>usable: %{{customdata[2]:,.2f}} {unit} (%{{customdata[3]:,d}} B)<extra></extra>"
+        )
+        rows = cells["customdata"].reshape(-1, 4).tolist()
+        taken = [int(row) for row in table["total_bytes"]]
+        assert rows == [[a, a / size, b / size, b] for a, b in zip(taken, capacity, strict=True)]
+
+
+def test_a_size_that_no_float32_holds_to_a_hundredth_is_drawn_and_said_in_float64():
+    table = swept(context_length=[1024], batch_size=[1, 2**29])
+    (cells,) = traces(fit_map([Panel("", table)]), "heatmap")
+    total = 2**29 * 1024 * 131072 + 26_981_483_477  # 8 sequences or 2**29: what is fixed is the same
+    assert (int(table["total_bytes"].iloc[1]), cells["z"].tolist()[1]) == (total, [total / GIB])
+    (small,) = traces(fit_map([Panel("", table[:1])]), "heatmap")
+    assert (cells["z"].dtype, small["z"].dtype) == (np.float64, np.float32)
 
 
 def test_a_map_of_names_with_few_cells_has_its_bytes_written_in_them():
@@ -319,6 +343,13 @@ def test_lines_of_gpus_are_shares_of_each_ones_memory():
     for line in figure["data"]:
         rows = table[table["gpu"] == line["name"]]
         assert line["y"] == pytest.approx(rows["total_bytes"] / rows["capacity_bytes"] * 100)
+        taken, usable = [int(size) for size in rows["total_bytes"]], int(rows["capacity_bytes"].iloc[0])
+        assert line["customdata"].tolist() == [[size, size / GIB] for size in taken]
+        assert line["hovertemplate"] == (
+            f"{line['name']}<br>sequences at once: %{{x:,d}}<br>%{{y:,.2f}} % of usable"
+            "<br>%{customdata[1]:,.2f} GiB (%{customdata[0]:,d} B)"
+            f"<br>usable: {kvplan.units.format_exact_bytes(usable)}<extra></extra>"
+        )
     assert figure["layout"]["shapes"][0]["y0"] == 100
 
 

@@ -47,7 +47,7 @@ def test_a_map_of_two_settings_its_file_and_the_sweep_are_the_same(visit):
     visitor = visit(address(q=PAIR, across="KV heads", up="GPU"))
     cells = visitor.figure("pair")[0]
     table = kvplan.sweep(LLAMA, num_kv_heads=[1, 8, 32], gpu=POPULAR_GPUS)
-    assert [size for row in cells["customdata"] for size in row] == table["total_bytes"].tolist()
+    assert [size for row in cells["customdata"] for size, *_ in row] == table["total_bytes"].tolist()
     assert (cells["x"], cells["y"]) == (["1", "8", "32"], list(POPULAR_GPUS))
     file = downloaded(visitor)
     keys = zip(file["gpu"], map(int, file["num_kv_heads"]), strict=True)
@@ -92,6 +92,17 @@ def test_a_cell_that_does_not_fit_says_to_the_byte_what_it_would_take(visit):
     assert pointed_at(visitor, "fit", 0.97, 0.97) == [
         "context length (tokens): 256K", "sequences at once: 256", f"{size / 2**30:,.2f} GiB ({size:,} B)",
         f"usable: {kvplan.units.format_exact_bytes(usable)}",
+    ]  # fmt: skip
+
+
+def test_a_cell_of_a_map_of_gpus_says_to_the_byte_what_it_takes_of_its_own_gpu(visit):
+    visitor = visit(address(q="What do two settings do together?", across="KV heads", up="GPU"))
+    visitor.figure("pair")
+    (row,) = kvplan.sweep(LLAMA, gpu=["t4-16gb"], num_kv_heads=[1]).itertuples()  # in the corner on top, on the left
+    size, usable = row.total_bytes, row.capacity_bytes
+    assert pointed_at(visitor, "pair", 0.1, 0.97) == [
+        "KV heads: 1", "GPU: t4-16gb", f"{size / usable:,.1%} of usable".replace("%", " %"),
+        f"{size / 2**30:,.2f} GiB ({size:,} B)", f"usable: {usable / 2**30:,.2f} GiB ({usable:,} B)",
     ]  # fmt: skip
 
 
