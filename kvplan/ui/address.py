@@ -16,7 +16,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kvplan.errors import KvplanError, shorten
 from kvplan.plan import Scenario
-from kvplan.share import OpenedLink, comparison_keys, open_comparison
+from kvplan.share import PAGE_KEYS, OpenedLink, comparison_keys, open_comparison
 from kvplan.ui.compared import keep_compared
 from kvplan.ui.fields import FIELDS, widget_values
 from kvplan.ui.library import known_gpu, known_model
@@ -141,7 +141,7 @@ def show_address_trouble() -> bool:
 
 def _stands(key: str, texts: list[str]) -> bool:
     """Whether a widget of the page holds what the address said, however its numbers were written: 1 and 1.0."""
-    if key not in st.session_state:
+    if PAGE_KEYS.fullmatch(key) is None or key not in st.session_state:  # Streamlit raises for some other keys
         return False
     value = st.session_state[key]
     held = list(value) if isinstance(value, list | tuple) else [value]

@@ -137,6 +137,12 @@ def test_a_preset_that_changed_since_says_what_changed(app):
     assert "what its layers keep" in said(page)
 
 
+@pytest.mark.parametrize("key", ["", "$$ID-1-2", "own_models", "\0", "_"])
+def test_a_key_that_no_page_has_is_said_and_breaks_nothing(app, key):
+    page = app(**{key: "1"})
+    assert said(page) == f"this page does not use {key}=1".replace("\0", "?")
+
+
 def test_ampersands_that_a_mail_escaped_are_read(app):
     first, *others = to_fields(LLAMA.with_changes(context_length=4096)).items()
     page = app(**dict([first]), **{f"amp;{key}": text for key, text in others})
