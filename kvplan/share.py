@@ -44,6 +44,8 @@ VERSION = 1
 MAX_LINK_CHARACTERS = 8_000
 MAX_KEYS = 100
 MAX_COMPARED = 4
+MOST_NAMED = 5
+"""Of more doubled keys only the number is said."""
 
 
 class LinkField(NamedTuple):
@@ -367,7 +369,14 @@ def _keys_of(text: str) -> tuple[dict[str, str], list[str]]:
         return {}, ["the link has too many keys to be one of kvplan's"]
     given: dict[str, str] = {}
     twice = {key for key, value in pairs if given.setdefault(key, value) != value}
-    return given, [f"the link has the key {shorten(key)!r} twice; the first stands" for key in sorted(twice)[:1]]
+    return given, [_twice_words(sorted(twice))] if twice else []
+
+
+def _twice_words(keys: Sequence[str]) -> str:
+    named = " and ".join(repr(shorten(key)) for key in keys[:MOST_NAMED])
+    more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+    first = "the first stands" if len(keys) == 1 else "the first of each stands"
+    return f"the link has the {'key' if len(keys) == 1 else 'keys'} {named}{more} twice; {first}"
 
 
 def open_fields(given: Mapping[str, str], fallback: Scenario | None = None) -> OpenedLink:

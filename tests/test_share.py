@@ -293,6 +293,8 @@ REFUSALS = [
     ("?v=1&model=llama&gpu=card&heads=3", "num_kv_heads is 3"),
     ("?v=1&model=llama&gpu=card&draft=lama", "draft model cannot be used: no model is called 'lama'"),
     ("?v=1&model=llama&gpu=card&ctx=1&ctx=2", "the key 'ctx' twice; the first stands"),
+    ("?v=1&model=llama&gpu=card&tp=1&ctx=1&ctx=2&tp=2", "the keys 'ctx' and 'tp' twice; the first of each stands"),
+    ("?" + "&".join(f"{key}=1&{key}=2" for key in "abcdefg"), "'a' and 'b' and 'c' and 'd' and 'e' and 2 more twice"),
     ("?v=1&model=llama&gpu=card&engine=x", "no engine is called 'x'"),
     ("?v=1&model=llama&gpu=card&mfp=1", r"the link's fingerprint of the model \(mfp\) is '1'; 8 hex digits are needed"),
     ("?v=1&model=llama&gpu=card&mfp=00000000", "the model An 8B of the Llama layout has changed since"),
