@@ -159,6 +159,24 @@ def test_back_and_forward_pressed_faster_than_the_pages_come_end_where_they_lead
     assert entries(visitor) == before
 
 
+def test_pages_that_are_left_as_soon_as_they_are_asked_for_never_break_the_connection(visit):
+    """Ends of more than two runs reach a browser at once then, after each of which it forgets what was not used."""
+    visitor = visit()
+    page = visitor.page
+    for name in ("Models", "Users", "Share", "Plan"):
+        page.get_by_role("link", name=name, exact=True).first.click()
+        page.wait_for_timeout(60)
+    page.locator(".st-key-batch input").fill("7")
+    page.locator(".st-key-batch input").press("Enter")
+    assert shows(visitor, LLAMA.with_changes(batch_size=7))
+    for step in (page.go_back, page.go_forward):
+        for _ in range(4):
+            step()
+            page.wait_for_timeout(50)
+    assert shows(visitor, LLAMA.with_changes(batch_size=7))
+    assert soon(visitor, visitor.heading, kvplan.plan(LLAMA.with_changes(batch_size=7)).sentence)
+
+
 def test_back_returns_to_the_page_with_its_values_and_forward_too(visit):
     visitor = visit()
     visitor.choose("ctx", "32k")
