@@ -280,9 +280,13 @@ def _batch_line(p: MemoryPlan) -> Line | None:
     copies = p.scenario.data_parallel
     times = f"{counted(copies, 'replica')} × " if copies > 1 else ""
     if not each:  # every token is shared, and what is held once does not fit
-        return Line("largest batch", f"{fixed:,} B fixed are more than {p.capacity_bytes:,} B usable: none fits")
+        return Line("largest batch", _none_words(fixed, p.capacity_bytes))
     how = f"{times}floor(({p.capacity_bytes:,} B usable − {fixed:,} B fixed) / {each:,} B a sequence)"
     return Line("largest batch", f"{how} = {p.max_batch_size:,}" if p.max_batch_size else f"{how}: none fits")
+
+
+def _none_words(fixed: int, capacity: int) -> str:
+    return f"{fixed:,} B fixed are more than {capacity:,} B usable: none fits"
 
 
 def _context_line(p: MemoryPlan) -> Line | None:
@@ -321,6 +325,8 @@ def user_lines(scenario: Scenario, users: int, point: UserPlan) -> tuple[Line, .
     share = f"floor(({point.capacity_bytes:,} B usable − {point.fixed_bytes:,} B fixed) / {point.sequence_bytes:,} B)"
     if room is None:
         return (Line("users a replica", "no limit: a sequence adds nothing"),)
+    if not point.sequence_bytes:
+        return (Line("users a replica", _none_words(point.fixed_bytes, point.capacity_bytes)),)
     share = share if scenario.data_parallel == 1 else f"{scenario.data_parallel:,} × {share}"
     lines = [Line("users a replica", f"{share} = {room:,}")]
     if copies is None or point.num_gpus is None:

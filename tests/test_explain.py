@@ -248,6 +248,8 @@ def test_a_shared_prefix_that_does_not_fit_is_divided_by_nothing() -> None:
     scenario = Scenario(llama(), define_gpu(name="Tiny", usable_bytes=GIB), context_length=64, shared_prefix=64)
     lines = {line.what: line.how for line in limit_lines(plan(scenario))}
     assert lines["largest batch"].endswith(" B fixed are more than 1,073,741,824 B usable: none fits")
+    (line,) = user_lines(scenario, 3, plan_users(scenario, 3, lengths_from_list([64]))[1])
+    assert line.how == lines["largest batch"]
 
 
 @pytest.mark.parametrize("bad", [None, 3, "a plan", []], ids=repr)
