@@ -630,7 +630,7 @@ def head_bars(
     """
     scale = 1 if unit is None else UNIT_BYTES[unit]
     decimal = unit == "kB"
-    exacts = [_exact_words(value, unit) for value in values.values()]
+    exacts = [_exact_words(value, unit, decimal) for value in values.values()]
     texts = [_short_words(value, unit, decimal) for value in values.values()]
     return {
         "data": [
@@ -665,10 +665,11 @@ def head_bars(
     }
 
 
-def _exact_words(value: int | float | None, unit: str | None) -> str:
+def _exact_words(value: int | float | None, unit: str | None, decimal: bool) -> str:
+    short = _short_words(value, unit, decimal)
     if value is None:
-        return "no limit"
-    return f"{value:,} B" if unit else f"{value:,} tokens"
+        return short
+    return f"{short} ({value:,} B)" if unit else f"{value:,} tokens"
 
 
 def _short_words(value: int | float | None, unit: str | None, decimal: bool) -> str:

@@ -374,6 +374,15 @@ def test_kv_heads_from_mha_to_mqa(app):
     assert any("decided before training" in text for text in page.texts())
 
 
+def test_bytes_of_a_token_that_are_divided_are_said_to_be_each_gpus(app):
+    page = asked(app, HEADS, tp="2")
+    assert page.heading() == (
+        "GQA with 8 KV heads, as trained, takes 64.0 KiB a token on each GPU; MHA with 32 KV heads 256.0 KiB and MQA "
+        "with 1 KV head 16.0 KiB"
+    )
+    assert page.figure("Cache bytes a token")["layout"]["yaxis"]["title"]["text"] == "KiB a token on each GPU"
+
+
 def test_the_bars_mark_the_number_that_was_trained(app):
     page = asked(app, HEADS)
     words = page.figure("Cache bytes a token")["layout"]["xaxis"]["ticktext"]

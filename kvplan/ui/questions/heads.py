@@ -71,10 +71,10 @@ def _show(scenario: Scenario, plans: dict[int, MemoryPlan]) -> None:
     marks = {count: phrase.replace(", ", "<br>") for count, phrase in marked.items()}
     per_token = {count: _number(p.bytes_per_token) for count, p in plans.items()}
     longest = {count: p.max_context_length for count, p in plans.items()}
-    unit = "kB" if decimal else "KiB"
+    unit, each = "kB" if decimal else "KiB", _each(scenario)
     left, right = st.columns(2)
     with left:
-        bars = head_bars(per_token, marks, f"{unit} a token", unit)
+        bars = head_bars(per_token, marks, f"{unit} a token{each}", unit)
         by_token = Figure("Cache bytes a token", f"Cache bytes a token by KV heads. {answer}", bars)
         figures.show_chart(by_token.figure, by_token.alt, "heads_token")
     with right:
@@ -132,10 +132,15 @@ def _answer(scenario: Scenario, plans: dict[int, MemoryPlan]) -> str:
         if count != own
     ]
     if own not in plans:
-        return f"A token would take {', '.join(others)}"
+        return f"A token would take {', '.join(others)}{_each(scenario)}"
     kind = scenario.model.kv_head_kind(own)
-    trained = f"{kind} with {words.counted(own, 'KV head')}, as trained, takes {sizes[own]} a token"
+    trained = f"{kind} with {words.counted(own, 'KV head')}, as trained, takes {sizes[own]} a token{_each(scenario)}"
     return f"{trained}; {' and '.join(others)}" if others else trained
+
+
+def _each(scenario: Scenario) -> str:
+    """Where the bytes of a token are, where they may be divided."""
+    return " on each GPU" if scenario.num_gpus > 1 else ""
 
 
 def _longest_words(plans: dict[int, MemoryPlan]) -> str:
