@@ -59,3 +59,18 @@ def test_no_screen_is_wider_than_a_phone(visit):
         press(visitor, "lab_next")
     assert visitor.heading() == "8 From toy to planner"
     assert visitor.spilled() == 0
+
+
+CUT = """() => [...document.querySelectorAll('[data-testid=stMain] button *')].filter(
+  part => part.scrollWidth > part.clientWidth + 1 && getComputedStyle(part).textOverflow === 'ellipsis'
+).map(part => part.textContent)"""
+"""The words of buttons that end in an ellipsis, since they are longer than their button."""
+
+
+@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, PHONE], ids=["wide", "phone"])
+def test_no_button_of_the_ladder_is_cut(visit, size):
+    visitor = visit("/lab?lab_screen=8+From+toy+to+planner", viewport=size)
+    with visitor.rerun():
+        visitor.page.get_by_text("Show every answer at once").click()
+    visitor.page.get_by_role("button", name="as many KV heads as query heads").wait_for()
+    assert visitor.page.evaluate(CUT) == []

@@ -63,7 +63,7 @@ def _offer_row(words: str, name: str, key: str, **settings: Any) -> None:
     with text:
         st.text(words)
     with button:
-        _offer(f"Load into Plan: {name}", key, **settings)
+        _offer(f"To Plan: {name}", key, **settings)
 
 
 def _show_toy() -> None:
@@ -197,7 +197,7 @@ def _show_beliefs() -> None:
             st.text(belief.settled_by)
     with st.container(horizontal=True):
         for name in (LARGE_MODEL, SMALL_MODEL):
-            _offer(f"Load into Plan: {load_model(name).name}", f"lab_load_{name}", model=name)
+            _offer(f"To Plan: {load_model(name).name}", f"lab_load_{name}", model=name)
 
 
 def _show_real() -> None:
