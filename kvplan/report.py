@@ -243,7 +243,7 @@ def sweep_markdown(
     """The very rows of `table` as a Markdown document. Raises InputError beyond MAX_SHOWN_ROWS."""
     _require_showable(table)
     shown = markdown_table([str(name) for name in table.columns], _text_rows(table))
-    return markdown_document(f"{title}: {plan_title(scenario)}", about(scenario, address, settings), [shown])
+    return markdown_document(_sweep_title(table, scenario, title), about(scenario, address, settings), [shown])
 
 
 def sweep_html(
@@ -260,9 +260,21 @@ def sweep_html(
     """
     _require_showable(table)
     rows = html_table(title, [str(name) for name in table.columns], _text_rows(table))
-    return html_page(
-        f"{title}: {plan_title(scenario)}", about(scenario, address, settings), [*html_figures(figures), rows]
-    )
+    heading = _sweep_title(table, scenario, title)
+    return html_page(heading, about(scenario, address, settings), [*html_figures(figures), rows])
+
+
+def _sweep_title(table: pd.DataFrame, scenario: Scenario, title: str) -> str:
+    """The answer, and what of the scenario holds for every row: `What fits: Llama 3.1 8B on 2 × H100`."""
+    columns = {str(name).lower(): table[name] for name in table.columns}
+    varied = {name for name, values in columns.items() if values.nunique() > 1}
+    if "model" in varied:
+        return title
+    if "gpu" in columns:
+        return f"{title}: {scenario.model.name}"
+    if "tensor_parallel" in varied:
+        return f"{title}: {scenario.model.name} on {scenario.gpu.name}"
+    return f"{title}: {plan_title(scenario)}"
 
 
 def _require_showable(table: pd.DataFrame) -> None:

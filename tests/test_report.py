@@ -195,6 +195,23 @@ def test_a_table_too_long_to_show_is_refused_and_not_cut(write: Callable[[pd.Dat
         write(table, SCENARIO)
 
 
+@pytest.mark.parametrize(
+    ("table", "title"),
+    [
+        (TABLE, "Answer: Llama 3.1 8B on 2 × Small"),
+        (pd.DataFrame({"tensor_parallel": [2, 2], "batch_size": [1, 2]}), "Answer: Llama 3.1 8B on 2 × Small"),
+        (pd.DataFrame({"tensor_parallel": [1, 2]}), "Answer: Llama 3.1 8B on Small"),
+        (pd.DataFrame({"gpu": ["t4-16gb", "l4-24gb"], "tensor_parallel": [1, 2]}), "Answer: Llama 3.1 8B"),
+        (pd.DataFrame({"model": ["a", "a"], "GPU": ["t4-16gb", "l4-24gb"]}), "Answer: Llama 3.1 8B"),
+        (pd.DataFrame({"model": ["a", "b"], "GPU": ["t4-16gb", "t4-16gb"]}), "Answer"),
+    ],
+)
+def test_the_title_of_a_sweep_names_no_gpu_or_model_that_its_rows_differ_in(table: pd.DataFrame, title: str) -> None:
+    scenario = Scenario(replace(LLAMA_8B, name="Llama 3.1 8B"), replace(SMALL_GPU, name="Small"), tensor_parallel=2)
+    assert f"<h1>{title}</h1>" in sweep_html(table, scenario, title="Answer")
+    assert sweep_markdown(table, scenario, title="Answer").startswith(f"# {title}\n")
+
+
 def test_counts_are_integers_beside_a_gap_and_other_numbers_stay() -> None:
     table = pd.DataFrame(
         {"GPUs": [2, None], "rent": [2.5, None], "huge": [2.0**60, None], "none": [None, float("nan")]}
