@@ -629,9 +629,8 @@ def head_bars(
     kinds   the words below each number
     """
     scale = 1 if unit is None else UNIT_BYTES[unit]
-    decimal = unit == "kB"
-    exacts = [_exact_words(value, unit, decimal) for value in values.values()]
-    texts = [_short_words(value, unit, decimal) for value in values.values()]
+    exacts = [_exact_words(value, unit) for value in values.values()]
+    texts = [_short_words(value, unit) for value in values.values()]
     return {
         "data": [
             {
@@ -665,17 +664,20 @@ def head_bars(
     }
 
 
-def _exact_words(value: int | float | None, unit: str | None, decimal: bool) -> str:
-    short = _short_words(value, unit, decimal)
-    if value is None:
-        return short
-    return f"{short} ({value:,} B)" if unit else f"{value:,} tokens"
-
-
-def _short_words(value: int | float | None, unit: str | None, decimal: bool) -> str:
+def _exact_words(value: int | float | None, unit: str | None) -> str:
     if value is None:
         return "no limit"
-    return format_bytes(round(value), decimal=decimal) if unit else f"{value:,}"
+    return f"{format_bytes(round(value), decimal=unit == 'kB')} ({value:,} B)" if unit else f"{value:,} tokens"
+
+
+def _short_words(value: int | float | None, unit: str | None) -> str:
+    """A number as it stands on a bar, in the unit of the axis, which names it: eight bars of a phone have no room."""
+    if value is None:
+        return "no limit"
+    if unit is None:
+        return f"{value:,}"
+    scaled = value / UNIT_BYTES[unit]
+    return f"{scaled:,.1f}".removesuffix(".0") if scaled >= 10 else f"{scaled:.3g}"
 
 
 PATTERNS = ("", "/", "x")

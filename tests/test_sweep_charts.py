@@ -372,6 +372,15 @@ def test_head_bars_name_each_kind_and_show_the_trained_number_in_full_colour():
     assert trace["marker"]["opacity"][1] == 1 > trace["marker"]["opacity"][0]
 
 
+def test_a_bar_says_its_number_in_the_unit_of_the_axis_alone_so_that_eight_fit_on_a_phone():
+    sizes = {8: 1_032_192, 4: 129_024, 2: 11_392, 1: 2_560}  # 1,008 and 126, 11.125 and 2.5 KiB
+    (trace,) = head_bars(sizes, dict.fromkeys(sizes, "GQA"), "KiB a token", "KiB")["data"]
+    assert trace["text"] == ["1,008", "126", "11.1", "2.5"]
+    (trace,) = head_bars(sizes, dict.fromkeys(sizes, "GQA"), "kB a token", "kB")["data"]
+    assert trace["text"] == ["1,032.2", "129", "11.4", "2.56"]
+    assert trace["customdata"][3] == "2.56 kB (2,560 B)"
+
+
 def test_a_number_without_limit_has_no_bar_but_says_so():
     (trace,) = head_bars({8: None, 1: 100}, {8: "GQA", 1: "MQA"}, "tokens")["data"]
     assert (trace["y"], trace["text"]) == ([None, 100], ["no limit", "100"])
