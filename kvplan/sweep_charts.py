@@ -641,7 +641,8 @@ def head_bars(
                 "textposition": "outside",
                 "cliponaxis": False,
                 "customdata": exacts,
-                "hovertemplate": "%{x} KV heads<br>%{customdata}<extra></extra>",
+                "hovertext": [counted(count, "KV head") for count in values],  # %{x} would be the words below a bar
+                "hovertemplate": "%{hovertext}<br>%{customdata}<extra></extra>",
                 "marker": {
                     "color": ORANGE if unit else BLUE,
                     "opacity": [1.0 if "trained" in kinds[count] else 0.55 for count in values],

@@ -369,6 +369,8 @@ def test_head_bars_name_each_kind_and_show_the_trained_number_in_full_colour():
     assert bars["layout"]["xaxis"]["ticktext"] == ["32<br>MHA", "8<br>GQA<br>as trained"]
     assert trace["y"] == [512, 128]
     assert trace["customdata"] == ["512.0 KiB (524,288 B)", "128.0 KiB (131,072 B)"]
+    assert trace["hovertext"] == ["32 KV heads", "8 KV heads"]
+    assert trace["hovertemplate"] == "%{hovertext}<br>%{customdata}<extra></extra>"
     assert trace["marker"]["opacity"][1] == 1 > trace["marker"]["opacity"][0]
 
 

@@ -106,6 +106,12 @@ def test_a_cell_of_a_map_of_gpus_says_to_the_byte_what_it_takes_of_its_own_gpu(v
     ]  # fmt: skip
 
 
+def test_a_bar_says_its_number_of_kv_heads_and_its_bytes(visit):
+    visitor = visit(address(q="What would more or fewer KV heads cost?"))
+    visitor.figure("heads_token")
+    assert pointed_at(visitor, "heads_token", 0.42, 0.1) == ["8 KV heads", "128.0 KiB (131,072 B)"]
+
+
 def test_crossovers_on_screen_are_the_plans(visit):
     visitor = visit(address(q="When does the cache pass the weights?"))
     marks = {t["name"]: t["x"] for t in visitor.figure("crossover") if t["name"].startswith("Crossover")}
