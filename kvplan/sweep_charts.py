@@ -659,8 +659,14 @@ def head_bars(
                 "tickmode": "array",
                 "tickvals": [str(count) for count in values],
                 "ticktext": [f"{count}<br>{kinds[count]}" for count in values],
+                "tickangle": 0,  # turned, the words of one bar would stand below another
             },
-            yaxis=axis(title) | {"rangemode": "tozero", "tickformat": ",d"},
+            yaxis=axis(title)
+            | (
+                {"rangemode": "tozero", "tickformat": ",d"}
+                if any(values.values())
+                else {"range": [0, 1], "tickvals": [0]}
+            ),
         ),
     }
 

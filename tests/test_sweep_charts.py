@@ -383,6 +383,15 @@ def test_a_bar_says_its_number_in_the_unit_of_the_axis_alone_so_that_eight_fit_o
     assert trace["customdata"][3] == "2.56 kB (2,560 B)"
 
 
+def test_words_below_bars_are_never_turned_and_an_axis_of_nothing_has_one_tick():
+    kinds = {8: "GQA<br>as trained", 1: "MQA"}
+    empty, full = (head_bars({8: size, 1: size}, kinds, "longest context (tokens)")["layout"] for size in (0, 9))
+    assert (empty["xaxis"]["tickangle"], full["xaxis"]["tickangle"]) == (0, 0)
+    assert (empty["yaxis"]["tickvals"], empty["yaxis"]["range"]) == ([0], [0, 1])
+    assert full["yaxis"]["tickformat"] == ",d"
+    assert "tickvals" not in full["yaxis"]
+
+
 def test_a_number_without_limit_has_no_bar_but_says_so():
     (trace,) = head_bars({8: None, 1: 100}, {8: "GQA", 1: "MQA"}, "tokens")["data"]
     assert (trace["y"], trace["text"]) == ([None, 100], ["no limit", "100"])
