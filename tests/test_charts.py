@@ -226,11 +226,12 @@ def test_no_two_colours_of_a_chart_look_alike_with_any_colour_vision(vision):
     assert least > 13  # Okabe and Ito's own eight have pairs of 8.5
 
 
-def test_the_words_of_both_themes_can_be_read():
+def test_words_and_outlines_of_both_themes_can_be_seen():
     for name in ("light", "dark"):
         theme = THEME[name]
         for ground in (theme["backgroundColor"], theme["secondaryBackgroundColor"]):
             assert contrast(theme["textColor"], ground) >= 7
+            assert contrast(theme["borderColor"], ground) >= 3  # WCAG 2.2 of the outlines of controls
     assert contrast(THEME["light"]["primaryColor"], GROUNDS[0]) >= 4.5
     assert contrast(THEME["dark"]["primaryColor"], GROUNDS[1]) >= 4.5
     assert contrast("#FFFFFF", charts.BLUE) >= 4.5  # letters inside of bars
