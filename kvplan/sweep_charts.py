@@ -653,22 +653,21 @@ def head_bars(
             height=360,
             margin=BELOW_TOOLBAR,
             showlegend=False,
-            xaxis=axis("KV heads")
-            | {
-                "type": "category",
-                "tickmode": "array",
-                "tickvals": [str(count) for count in values],
-                "ticktext": [f"{count}<br>{kinds[count]}" for count in values],
-                "tickangle": 0,  # turned, the words of one bar would stand below another
-            },
-            yaxis=axis(title)
-            | (
-                {"rangemode": "tozero", "tickformat": ",d"}
-                if any(values.values())
-                else {"range": [0, 1], "tickvals": [0]}
-            ),
+            xaxis=_heads_axis(kinds, list(values)),
+            yaxis=axis(title) | (_FROM_ZERO if any(values.values()) else _ONLY_ZERO),
         ),
     }
+
+
+_FROM_ZERO: Figure = {"rangemode": "tozero", "tickformat": ",d"}
+_ONLY_ZERO: Figure = {"range": [0, 1], "tickvals": [0]}
+
+
+def _heads_axis(kinds: Mapping[int, str], counts: Sequence[int]) -> Figure:
+    """Numbers of KV heads with their words; turned, those of one bar would stand below another."""
+    texts = [f"{count}<br>{kinds[count]}" for count in counts]
+    ticks = {"tickmode": "array", "tickvals": [str(count) for count in counts], "ticktext": texts, "tickangle": 0}
+    return axis("KV heads") | {"type": "category", **ticks}
 
 
 def _exact_words(value: int | float | None, unit: str | None) -> str:

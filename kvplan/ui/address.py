@@ -12,11 +12,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kvplan.errors import KvplanError, shorten
 from kvplan.plan import Scenario
-from kvplan.share import PAGE_KEYS, OpenedLink, comparison_keys, open_comparison
+from kvplan.share import OpenedLink, comparison_keys, open_comparison
 from kvplan.ui.compared import keep_compared
 from kvplan.ui.fields import FIELDS, widget_values
 from kvplan.ui.library import known_gpu, known_model
@@ -141,9 +142,10 @@ def show_address_trouble() -> bool:
 
 def _stands(key: str, texts: list[str]) -> bool:
     """Whether a widget of the page holds what the address said, however its numbers were written: 1 and 1.0."""
-    if PAGE_KEYS.fullmatch(key) is None or key not in st.session_state:  # Streamlit raises for some other keys
+    try:
+        value = st.session_state.get(key)
+    except StreamlitAPIException:  # an empty key, or one that Streamlit keeps for itself
         return False
-    value = st.session_state[key]
     held = list(value) if isinstance(value, list | tuple) else [value]
     return len(held) == len(texts) and all(map(_is_same, held, texts))
 
@@ -151,6 +153,6 @@ def _stands(key: str, texts: list[str]) -> bool:
 def _is_same(value: object, text: str) -> bool:
     said = str(value).lower() if isinstance(value, bool) else str(value)
     try:
-        return said == text or float(said) == float(text)
+        return value is not None and (said == text or float(said) == float(text))
     except ValueError:
         return False
