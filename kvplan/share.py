@@ -150,7 +150,8 @@ LINK_KEYS: frozenset[str] = frozenset(
 """Every key that a link of one scenario may have."""
 
 PAGE_KEYS = re.compile(
-    "q|unit|line|panel|across|up|browse|define|compare|compare_gpus|filter|gpu_filter|kind|find|from|shelf|lengths"
+    "q|unit|line|panel|across|up|browse|define|start|start_gpu|compare|compare_gpus|filter|gpu_filter|kind|find|from"
+    "|shelf|lengths|list"
     "|[pa](50|95)|(line|map|panel|pair|fit|heads|fleet|engine|users|lab|chosen)_[a-z_]+"
 )
 """Keys that pages write into an address beside a link: what they show, and nothing of the scenario."""

@@ -570,7 +570,9 @@ def test_any_text_is_a_link_or_a_kvplan_error(text: str) -> None:
 # -------------------------------------------------------------------------------------------------- pages' own keys
 
 
-@pytest.mark.parametrize("key", ["q", "unit", "fleet_gpus", "lab_step", "line_contexts", "users_at_once", "shelf"])
+@pytest.mark.parametrize(
+    "key", ["q", "unit", "fleet_gpus", "lab_step", "line_contexts", "users_at_once", "shelf", "list", "start_gpu"]
+)
 def test_a_pages_own_key_in_a_copied_address_is_no_trouble(key: str) -> None:
     scenario = Scenario("llama", "card")
     assert from_link(f"http://localhost:8501/sweep{to_link(scenario)}&{key}=anything") == scenario

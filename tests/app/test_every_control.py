@@ -8,6 +8,7 @@ import pytest
 
 from kvplan.dtypes import KV_DTYPES, WEIGHT_FORMATS
 from kvplan.presets import list_models, load_model
+from kvplan.share import LINK_KEYS, PAGE_KEYS
 from kvplan.ui.fields import FIELDS
 
 SIDEBAR = {*FIELDS, "example", "node", "unit", "lora_rank", "lora_count"}
@@ -99,6 +100,7 @@ def test_every_control_of_a_view_can_be_touched(app, view):
         page = page if key in controls(page) else opened(app, view)  # another control may have put it away
         page.set(**{key: another(controls(page)[key])})
         assert shown_nonsense(page) == []
+        assert [name for name in page.run.query_params if name not in LINK_KEYS and not PAGE_KEYS.fullmatch(name)] == []
 
 
 @pytest.mark.parametrize("key", sorted(SIDEBAR))
