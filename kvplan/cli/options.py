@@ -12,7 +12,7 @@ from kvplan.hardware import Node
 from kvplan.library import MAX_PRESET_BYTES, kind_of, read_preset
 from kvplan.model import Model
 from kvplan.plan import Scenario
-from kvplan.presets import load_gpu, load_model, load_node
+from kvplan.presets import is_readable_folder, load_gpu, load_model, load_node
 from kvplan.units import parse_bytes, parse_count
 
 FITS, DOES_NOT_FIT, WRONG_INPUT = 0, 1, 2
@@ -76,7 +76,7 @@ def find_model(text: str, dtype: str | None = None) -> Model:
 
     Raises KvplanError.
     """
-    if "/" in text and _is(Path.is_dir, text):
+    if "/" in text and is_readable_folder(Path(text)):
         return _model_of_folder(Path(text), dtype)
     if is_gguf(text):
         from kvplan.importer.gguf import import_gguf
@@ -84,15 +84,15 @@ def find_model(text: str, dtype: str | None = None) -> Model:
         return import_gguf(text)
     if is_preset_file(text):
         return _model_of_preset_file(Path(text))
-    if not text.endswith(".json") and "/" not in text and not _is(Path.is_file, text):
+    if not text.endswith(".json") and "/" not in text and not _is_file(text):
         return load_model(text)
     return _model_of_config(Path(text), dtype)
 
 
-def _is(kind: Callable[[Path], bool], text: str) -> bool:
-    """Whether a path is of a kind; a text that no path can be is none."""
+def _is_file(text: str) -> bool:
+    """Whether a path is that of a file; a text that no path can be is none."""
     try:
-        return kind(Path(text))
+        return Path(text).is_file()
     except (OSError, ValueError):
         return False
 
