@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import streamlit
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -383,6 +384,24 @@ def test_two_visitors_see_nothing_of_each_other(server: Server) -> None:
 
     changes = ({"context_length": 32768}, {"kv_dtype": "fp8"}, {"context_length": 16384}, {"kv_dtype": "fp32"})
     assert wait_for(go()) == [plan(first.with_changes(**change)).sentence for change in changes]
+
+
+def test_no_message_is_replaced_by_a_reference_to_one_that_the_browser_may_have_forgotten(server: Server) -> None:
+    """A browser that is asked for one that it has not gives the connection up; 10 kB are where Streamlit begins."""
+
+    async def go() -> list[list[ForwardMsg]]:
+        async with wire(server.address) as socket:
+            visitor = Session(socket, "library")
+            runs = []
+            for _ in range(2):
+                await visitor.run()
+                runs.append(list(map(ForwardMsg.FromString, visitor.received)))
+            return runs
+
+    first, second = wait_for(go())
+    assert max(message.ByteSize() for message in first) > 10_000
+    assert [message.ref_hash for message in second if message.WhichOneof("type") == "ref_hash"] == []
+    assert max(message.ByteSize() for message in second) > 10_000
 
 
 FAILING = """

@@ -65,6 +65,8 @@ class Session:
         rerun.page_script_hash = self.page_hash  # as a browser does once it knows the pages
         rerun.fragment_id = self.fragments.get(changed, "")
         rerun.widget_states.widgets.extend(states)
+        received = map(ForwardMsg.FromString, self.received)
+        rerun.cached_message_hashes.extend(seen.hash for seen in received if seen.metadata.cacheable)
         await self.socket.send(message.SerializeToString())
         return await self._answer()
 

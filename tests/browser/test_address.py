@@ -160,7 +160,7 @@ def test_back_and_forward_pressed_faster_than_the_pages_come_end_where_they_lead
 
 
 def test_pages_that_are_left_as_soon_as_they_are_asked_for_never_break_the_connection(visit):
-    """Ends of more than two runs reach a browser at once then, after each of which it forgets what was not used."""
+    """Ends of many runs reach a browser at once then: what it held when it asked, it holds no more at the answer."""
     visitor = visit()
     page = visitor.page
     for name in ("Models", "Users", "Share", "Plan"):
