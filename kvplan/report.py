@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 MAX_SHOWN_ROWS = 20_000
 """Rows of a table in Markdown or HTML; more would not open. CSV and JSON hold any number."""
 
+_COUNTED = "overhead_bytes"
+"""A column of sweeps that is named like a setting, and holds what was found for the row."""
+
 
 # ------------------------------------------------------------------------------------- what every file carries
 
@@ -224,7 +227,7 @@ def sweep_csv(table: pd.DataFrame, scenario: Scenario, address: str = "", settin
     `pandas.read_csv(..., comment="#")` reads it.
     """
     link = link_or_reason(scenario, address, settings)
-    head = [*plain_setting_rows(scenario), *source_rows(scenario), ("link", link)]
+    head = [*plain_setting_rows(scenario), *_sweep_sources(table, scenario), ("link", link)]
     comments = "".join(csv_comment(f"{what}: {text}") for what, text in head)
     return comments + table_csv(table)
 
@@ -233,7 +236,8 @@ def sweep_json(table: pd.DataFrame, scenario: Scenario, address: str = "", setti
     """The very rows of `table` as JSON: columns, and rows in their order; bytes are ints, a missing value is null."""
     rows = [list(row) for row in _plain_rows(table)]
     return json_document(
-        about(scenario, address, settings), {"columns": [str(name) for name in table.columns], "rows": rows}
+        _sweep_about(table, scenario, address, settings),
+        {"columns": [str(name) for name in table.columns], "rows": rows},
     )
 
 
@@ -243,7 +247,9 @@ def sweep_markdown(
     """The very rows of `table` as a Markdown document. Raises InputError beyond MAX_SHOWN_ROWS."""
     _require_showable(table)
     shown = markdown_table([str(name) for name in table.columns], _text_rows(table))
-    return markdown_document(_sweep_title(table, scenario, title), about(scenario, address, settings), [shown])
+    return markdown_document(
+        _sweep_title(table, scenario, title), _sweep_about(table, scenario, address, settings), [shown]
+    )
 
 
 def sweep_html(
@@ -261,18 +267,52 @@ def sweep_html(
     _require_showable(table)
     rows = html_table(title, [str(name) for name in table.columns], _text_rows(table))
     heading = _sweep_title(table, scenario, title)
-    return html_page(heading, about(scenario, address, settings), [*html_figures(figures), rows])
+    return html_page(heading, _sweep_about(table, scenario, address, settings), [*html_figures(figures), rows])
+
+
+def _sweep_about(table: pd.DataFrame, scenario: Scenario, address: str, settings: str) -> About:
+    return about(scenario, address, settings)._replace(sources=_sweep_sources(table, scenario))
+
+
+def _sweep_sources(table: pd.DataFrame, scenario: Scenario) -> list[tuple[str, str]]:
+    """`source_rows`, after a word on the settings that are not for the rows what they are for the scenario."""
+    own = [setting_label(setting) for setting in _swept_settings(table, scenario)]
+    said = f"each row has its own, whatever the inputs say: {', '.join(own)}"
+    return [*([("rows", said)] if own else []), *source_rows(scenario)]
+
+
+def _swept_settings(table: pd.DataFrame, scenario: Scenario) -> list[str]:
+    """Settings that have a column in which something else stands than the scenario's own value."""
+    columns = {_column_setting(str(name)): table[name] for name in table.columns if name != _COUNTED}
+    return [
+        item.name
+        for item in fields(Scenario)
+        if item.name in columns and not set(columns[item.name].dropna()) <= {_in_column(scenario, item.name)}
+    ]
+
+
+def _column_setting(column: str) -> str:
+    """The setting that a column holds: those of a page's own tables have words."""
+    name = column.lower().replace(" ", "_")
+    return {"kv_heads": "num_kv_heads", "pipeline_stages": "pipeline_parallel"}.get(name, name)
+
+
+def _in_column(scenario: Scenario, setting: str) -> Any:
+    """A scenario's own value as `kvplan.sweep` and `kvplan.fleet` write it into rows."""
+    value = getattr(scenario.planned_model if setting == "num_kv_heads" else scenario, setting)
+    if value is None:
+        return AS_PUBLISHED
+    return (value.id or value.name) if hasattr(value, "name") else value
 
 
 def _sweep_title(table: pd.DataFrame, scenario: Scenario, title: str) -> str:
     """The answer, and what of the scenario holds for every row: `What fits: Llama 3.1 8B on 2 × H100`."""
-    columns = {str(name).lower(): table[name] for name in table.columns}
-    varied = {name for name, values in columns.items() if values.nunique() > 1}
-    if "model" in varied:
+    swept = _swept_settings(table, scenario)
+    if "model" in swept:
         return title
-    if "gpu" in columns:
+    if "gpu" in map(_column_setting, map(str, table.columns)):
         return f"{title}: {scenario.model.name}"
-    if "tensor_parallel" in varied:
+    if "tensor_parallel" in swept or "pipeline_parallel" in swept:
         return f"{title}: {scenario.model.name} on {scenario.gpu.name}"
     return f"{title}: {plan_title(scenario)}"
 

@@ -198,11 +198,12 @@ def test_a_table_too_long_to_show_is_refused_and_not_cut(write: Callable[[pd.Dat
 @pytest.mark.parametrize(
     ("table", "title"),
     [
-        (TABLE, "Answer: Llama 3.1 8B on 2 × Small"),
+        (TABLE.assign(tensor_parallel=2), "Answer: Llama 3.1 8B on 2 × Small"),
         (pd.DataFrame({"tensor_parallel": [2, 2], "batch_size": [1, 2]}), "Answer: Llama 3.1 8B on 2 × Small"),
         (pd.DataFrame({"tensor_parallel": [1, 2]}), "Answer: Llama 3.1 8B on Small"),
+        (pd.DataFrame({"tensor parallel": [1]}), "Answer: Llama 3.1 8B on Small"),
         (pd.DataFrame({"gpu": ["t4-16gb", "l4-24gb"], "tensor_parallel": [1, 2]}), "Answer: Llama 3.1 8B"),
-        (pd.DataFrame({"model": ["a", "a"], "GPU": ["t4-16gb", "l4-24gb"]}), "Answer: Llama 3.1 8B"),
+        (pd.DataFrame({"model": ["Llama 3.1 8B"] * 2, "GPU": ["t4-16gb", "l4-24gb"]}), "Answer: Llama 3.1 8B"),
         (pd.DataFrame({"model": ["a", "b"], "GPU": ["t4-16gb", "t4-16gb"]}), "Answer"),
     ],
 )
@@ -210,6 +211,36 @@ def test_the_title_of_a_sweep_names_no_gpu_or_model_that_its_rows_differ_in(tabl
     scenario = Scenario(replace(LLAMA_8B, name="Llama 3.1 8B"), replace(SMALL_GPU, name="Small"), tensor_parallel=2)
     assert f"<h1>{title}</h1>" in sweep_html(table, scenario, title="Answer")
     assert sweep_markdown(table, scenario, title="Answer").startswith(f"# {title}\n")
+
+
+OWN = "each row has its own, whatever the inputs say: "
+SWEPT = {
+    "contexts, precisions": (TABLE, "context length (tokens), weight precision, KV cache precision"),
+    "GPUs": (pd.DataFrame({"gpu": ["t4-16gb", "l4-24gb"], "tensor_parallel": [1, 1]}), "GPU"),
+    "the page's fewest GPUs": (
+        pd.DataFrame({"GPU": ["Small"], "tensor parallel": [4], "pipeline stages": [2], "price of": ["2026"]}),
+        "tensor parallelism, pipeline stages",
+    ),
+    "KV heads": (pd.DataFrame({"KV heads": [1, 8, 32]}), "KV heads"),
+}
+
+
+@ALL_SWEEP_FILES
+@pytest.mark.parametrize(("table", "own"), SWEPT.values(), ids=SWEPT)
+def test_the_inputs_of_a_sweep_say_which_of_them_are_each_rows_own(
+    write: Callable[[pd.DataFrame, Scenario], str], table: pd.DataFrame, own: str
+) -> None:
+    scenario = Scenario(LLAMA_8B, replace(SMALL_GPU, name="Small"), batch_size=2)
+    text = write(table, scenario).replace("\\", "")
+    assert re.search(f'{re.escape(OWN + own)}(<|"| \\||\n)', text)
+
+
+@ALL_SWEEP_FILES
+def test_a_sweep_of_nothing_but_the_inputs_has_no_word_on_its_rows(
+    write: Callable[[pd.DataFrame, Scenario], str],
+) -> None:
+    for scenario in (SCENARIO, SCENARIO.with_changes(num_kv_heads=4, weight_dtype="fp8")):
+        assert OWN not in write(sweep(scenario), scenario)
 
 
 def test_counts_are_integers_beside_a_gap_and_other_numbers_stay() -> None:
