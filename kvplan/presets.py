@@ -430,9 +430,20 @@ def _typed(kind: type, words: str) -> Callable[[Any, _Place], Any]:
 
 
 _int = _typed(int, "a whole number")
-_text = _typed(str, "text in quotes")
+_string = _typed(str, "text in quotes")
 _table = _typed(dict, "a table")
 _list = _typed(list, "a list")
+
+
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""Marks of Unicode that turn the direction of what follows: a number behind one would read as another."""
+
+
+def _text(value: Any, place: _Place) -> str:
+    text: str = _string(value, place)
+    if _TURNING.search(text):
+        raise place.error(f"is {quoted(text)}; text without marks that turn its direction is needed")
+    return text
 
 
 def _count(value: Any, place: _Place) -> int:

@@ -245,6 +245,11 @@ def layer_table(**changes: Any) -> dict[str, Any]:
         ),
         (model_table(dtype=16), "dtype is 16; text in quotes is needed"),
         (model_table(notes="a note"), "notes is 'a note'; a list is needed"),
+        (
+            model_table(notes=["as it is", "counts \u202e0001 rows"]),
+            r"notes\[1\] is 'counts \\u202e0001 rows'; text without marks that turn its direction is needed",
+        ),
+        (model_table(source="\u2067a"), "source is '.u2067a'; text without marks that turn its direction is needed"),
         (model_table(notes=[7]), r"notes\[0\] is 7; text in quotes is needed"),
         (model_table(layers=None), "layers is None; a list is needed"),
         (model_table(layers=[]), "layers does not name the layer 'full', which the file describes"),

@@ -99,6 +99,13 @@ def test_the_shown_plan_holds_every_byte_of_the_answer(app):
     assert max(map(len, table)) < 30  # nothing that a cell would cut off
 
 
+def test_what_is_to_be_known_before_a_plan_is_trusted_stands_above_its_link(app):
+    page = on(app, "share", ctx="256k")
+    (warning,) = kvplan.plan(LLAMA.with_changes(context_length=2**18)).warnings
+    assert warning == "262,144 tokens are beyond the 131,072 that Llama 3.1 8B is made for"
+    assert warning in page.texts()
+
+
 def test_a_model_of_ones_own_travels_in_the_link_and_as_a_file(app):
     page = on(app, "define")
     page.click("use_model")
