@@ -117,7 +117,5 @@ def offer_own(thing: Model | Gpu, place: str) -> None:
     if is_shipped(thing):
         return
     noun = kind_of(thing).name
-    st.download_button(
-        f"{noun[0].upper()}{noun[1:]} as a preset file", lambda: file_text(thing).encode(),
-        f"{thing.id or noun.lower()}.toml", "text/plain", key=f"{place}_{noun}_{thing.id}", on_click="ignore",
-    )  # fmt: skip
+    label, file = f"{noun[0].upper()}{noun[1:]} as a preset file", f"{thing.id or noun.lower()}.toml"
+    words.offer(label, file, "text/plain", lambda: file_text(thing), f"{place}_{noun}_{thing.id}")

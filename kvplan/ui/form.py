@@ -96,4 +96,4 @@ def _labelled(error: KvplanError, name: str, labels: Mapping[str, str]) -> Kvpla
 
 def offer_file(label: str, text: str, name: str, key: str) -> None:
     """A download of a preset file."""
-    st.download_button(label, text, f"{name}.toml", "text/plain", key=key, on_click="ignore")
+    words.offer(label, f"{name}.toml", "text/plain", lambda: text, key)

@@ -27,6 +27,7 @@ from kvplan.model import ROLES, Layer, Model
 from kvplan.names import clean_name, preset_id
 from kvplan.ui import figures, words
 from kvplan.ui.fields import AS_TRAINED, FIELDS
+from kvplan.ui.form import offer_file
 from kvplan.ui.import_fields import (
     ESTIMATE,
     Asked,
@@ -364,9 +365,7 @@ def offer_uses(model: Model) -> None:
         words.plan_button("Plan with this model", "use_import", use_model, model)
         with complaint("No preset file can hold this model"):
             text = file_text(replace(model, id=name))
-            st.download_button(
-                "Download as a preset file", text, f"{name}.toml", "text/plain", key="get_import", on_click="ignore"
-            )
+            offer_file("Download as a preset file", text, name, "get_import")
             offer_save(model)
     for text in st.session_state.pop(SAID, ()):
         st.text(text)

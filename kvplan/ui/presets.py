@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -192,10 +193,7 @@ def offer_use(kind: Kind, name: str) -> None:
 
 
 def offer_file(kind: Kind, name: str) -> None:
-    st.download_button(
-        "Download the file", lambda: shelf.text_of(kind, name).encode(), f"{name}.toml", "text/plain",
-        key="get_preset", on_click="ignore",
-    )  # fmt: skip
+    words.offer("Download the file", f"{name}.toml", "text/plain", lambda: shelf.text_of(kind, name), "get_preset")
 
 
 def offer_copy(name: str, preset: Any) -> None:
@@ -454,7 +452,7 @@ def offer_schemas() -> None:
     st.code(EDITORS, language=None)
     with st.container(horizontal=True):
         for file, text in all_schemas().items():
-            st.download_button(file, text, file, "application/json", key=f"get_{file}", on_click="ignore")
+            words.offer(file, file, "application/json", partial(str, text))
 
 
 # ------------------------------------------------------------------------------------------------------------- page

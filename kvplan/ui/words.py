@@ -181,9 +181,12 @@ def offer_csv(table: pd.DataFrame, name: str, label: str) -> None:
     offer(label, f"{name}.csv", "text/csv", lambda: table_csv(table))
 
 
-def offer(label: str, file: str, mime: str, make: Callable[[], str]) -> None:
-    """A download whose content is made when it is asked for."""
-    st.download_button(label, lambda: make().encode(), file, mime, key=f"get_{file}", on_click="ignore")
+def offer(label: str, file: str, mime: str, make: Callable[[], str], key: str = "") -> None:
+    """A download whose content is made when it is asked for.
+
+    The browser asks at once for one that is there already, and finds it gone where the page was left meanwhile.
+    """
+    st.download_button(label, lambda: make().encode(), file, mime, key=key or f"get_{file}", on_click="ignore")
 
 
 def plan_button(label: str, key: str, use: Callable[[Any], None], thing: Any) -> None:

@@ -199,10 +199,10 @@ def test_a_dtype_of_the_cache_that_a_layer_cannot_have_is_said_in_its_row(app):
 
 def test_the_preset_file_reads_back_to_the_same_model(page, monkeypatch):
     kept = {}
-    monkeypatch.setattr("streamlit.download_button", lambda _, text, name, *__, **___: kept.update({name: text}))
+    monkeypatch.setattr("streamlit.download_button", lambda _, make, name, *__, **___: kept.update({name: make}))
     paste(page, GEMMA.read_text())
-    ((name, text),) = kept.items()
-    assert read_preset(text.encode(), name) == import_config(GEMMA)
+    ((name, make),) = kept.items()
+    assert read_preset(make(), name) == import_config(GEMMA)
 
 
 # ------------------------------------------------------------------------------------------------------- estimates

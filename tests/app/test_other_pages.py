@@ -58,6 +58,13 @@ def test_a_page_that_a_session_begins_with_looks_as_in_its_second_run(path, addr
     assert shown(opened) == first
 
 
+@pytest.mark.parametrize(("path", "address"), OPENED)
+def test_no_file_lies_ready_that_a_browser_asks_for_and_may_find_gone(path, address, app):
+    buttons = app(page=path, **address).run.get("download_button")
+    assert [button.label for button in buttons if button.proto.url] == []
+    assert all(button.proto.deferred_file_id for button in buttons)
+
+
 # ----------------------------------------------------------------------------------------------------------- share
 
 
