@@ -83,17 +83,37 @@ def size_reasons(p: MemoryPlan) -> tuple[str, ...]:
 
 
 def _window_reason(p: MemoryPlan, model: Model) -> str:
-    windows = sum(any(part.max_tokens for part in layer.cache.cache_parts()) for layer in model.layers)
-    curve = _curve(p, count_layers(model.layers))
-    endless = replace(curve, terms=tuple(replace(term, max_tokens=None) for term in curve.terms))
-    now, then = _held_bytes(p, curve), _held_bytes(p, endless)
-    if then == now:
+    counts = count_layers(model.layers)
+    curve = _curve(p, counts)
+    # Compressed entries stand for tokens that a window has dropped, so they go when all are kept.
+    every = tuple(replace(term, max_tokens=None) for term in curve.terms if term.tokens_per_entry == 1)
+    now, then = _held_bytes(p, curve), _held_bytes(p, replace(curve, terms=every))
+    kept = _window_words(counts, model.num_layers)
+    if then <= now or not kept:
         return ""
-    keep = "keeps" if windows == 1 else "keep"
-    return (
-        f"{windows:,} of {counted(model.num_layers, 'layer')} {keep} a window only: if every layer kept every token, "
-        f"the cache{_where(p)} would be {_times(then, now)}"
-    )
+    return f"{kept}: if every layer kept every token, the cache{_where(p)} would be {_times(then, now)}"
+
+
+def _window_words(counts: list[tuple[LayerCache, int]], num_layers: int) -> str:
+    """How many layers keep less than every token, and what they keep instead."""
+    alone = behind = 0
+    ratios: set[int] = set()
+    for cache, count in counts:
+        parts = cache.cache_parts()
+        compressed = {part.tokens_per_entry for part in parts} - {1}
+        windowed = any(part.max_tokens for part in parts)
+        ratios |= compressed
+        behind += count if compressed else 0
+        alone += count if windowed and not compressed else 0
+    said = [f"{alone:,} of {counted(num_layers, 'layer')} {_keep(alone)} a window only"] if alone else []
+    if behind:
+        entries = f"one entry for every {' or '.join(f'{ratio:,}' for ratio in sorted(ratios))} tokens"
+        said.append(f"{behind:,} of {counted(num_layers, 'layer')} {_keep(behind)} a window and {entries}")
+    return " and ".join(said)
+
+
+def _keep(count: int) -> str:
+    return "keeps" if count == 1 else "keep"
 
 
 def _heads_reason(p: MemoryPlan, model: Model) -> str:
@@ -128,7 +148,7 @@ def _times(then: int, now: int) -> str:
 
 
 def _latent_reason(p: MemoryPlan, model: Model) -> str:
-    latent = sum(layer.cache.kind == "latent" for layer in model.layers)
+    latent = sum(layer.cache.kind.endswith("latent") for layer in model.layers)
     return f"{counted_and(latent, 'layer', 'keep')} one latent row a token for all heads" if latent else ""
 
 

@@ -247,11 +247,11 @@ def test_what_all_heads_would_cost_is_said_of_a_gpu_that_holds_a_copy_of_its_onl
 
 
 def test_what_all_heads_would_cost_counts_a_shared_prefix_once_and_states_for_each_sequence() -> None:
-    """State 48 × 80 values; of 2 × 100 tokens 50 are held once, so that all heads cost less than a token's would say."""
+    """Of 2 × 100 tokens 50 are held once, and each sequence has a state that heads do not change."""
     scenario = Scenario(mixed_hybrid(), GPU, context_length=100, batch_size=2, shared_prefix=50)
     now, then = plan(scenario).cache_bytes, plan(scenario.with_changes(num_kv_heads=8)).cache_bytes
     state, tokens = now - (then - now) // 3, (then - now) // 3
-    assert tokens == 150 * 2 * 2 * 8 * 2 and state > 0  # tokens × keys and values × KV heads × head_dim × bytes
+    assert tokens == 150 * 2 * 2 * 8 * 2  # tokens × keys and values × KV heads × head_dim × bytes
     (reason,) = size_reasons(plan(scenario))
     assert reason.endswith(f"the cache would be {(state + 4 * tokens) / (state + tokens):.2f} times as large")
 
@@ -260,6 +260,21 @@ def mixed_hybrid() -> Model:
     weights = (*attention(64, 8, 2, 8), *gated_mlp(64, 128), *norm(64, count=2))
     layers = (Layer(FullAttention(2, 8), weights, 8), Layer(RecurrentState(8, 64, FP32, 32, 4, BF16), norm(64)))
     return Model("Hybrid", layers, embedding(100, 64), BF16, 64, 8, 100, 4096, True, "hybrid")
+
+
+def test_layers_that_compress_what_a_window_drops_are_not_said_to_keep_a_window_only() -> None:
+    """At 1,048,576 tokens all rows are 61 × 1,024 B a token. Kept are a row of 1,024 B for every 128 tokens in 31
+    layers, one of 1,280 B for every 4 tokens in 30, and windows that no longer count: 248 + 9,600 B a token."""
+    (reason,) = size_reasons(plan(Scenario("deepseek-v4-pro", GPU, context_length=2**20)))
+    kept = "61 of 61 layers keep a window and one entry for every 4 or 128 tokens"
+    times = 61 * 1024 / (31 * 1024 / 128 + 30 * 1280 / 4)
+    assert reason == f"{kept}: if every layer kept every token, the cache would be {times:.2f} times as large"
+    assert size_reasons(plan(Scenario("deepseek-v4-pro", GPU, context_length=64))) == ()  # nothing is dropped yet
+
+
+@pytest.mark.parametrize(("model", "layers"), [("deepseek-v3", 61), ("deepseek-v3.2", 61), ("glm-5.2", 78)])
+def test_latent_rows_are_a_reason_with_an_indexer_beside_them_and_without(model: str, layers: int) -> None:
+    assert size_reasons(plan(Scenario(model, GPU))) == (f"{layers} layers keep one latent row a token for all heads",)
 
 
 def test_a_cache_of_all_heads_and_all_tokens_has_no_excuse() -> None:
