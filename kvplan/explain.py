@@ -107,8 +107,10 @@ def _window_words(counts: list[tuple[LayerCache, int]], num_layers: int) -> str:
         alone += count if windowed and not compressed else 0
     said = [f"{alone:,} of {counted(num_layers, 'layer')} {_keep(alone)} a window only"] if alone else []
     if behind:
-        entries = f"one entry for every {' or '.join(f'{ratio:,}' for ratio in sorted(ratios))} tokens"
-        said.append(f"{behind:,} of {counted(num_layers, 'layer')} {_keep(behind)} a window and {entries}")
+        every = " or ".join(counted(ratio, "token") for ratio in sorted(ratios))
+        said.append(
+            f"{behind:,} of {counted(num_layers, 'layer')} {_keep(behind)} a window and one entry for every {every}"
+        )
     return " and ".join(said)
 
 

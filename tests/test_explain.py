@@ -266,7 +266,7 @@ def test_layers_that_compress_what_a_window_drops_are_not_said_to_keep_a_window_
     """At 1,048,576 tokens all rows are 61 × 1,024 B a token. Kept are a row of 1,024 B for every 128 tokens in 31
     layers, one of 1,280 B for every 4 tokens in 30, and windows that no longer count: 248 + 9,600 B a token."""
     (reason,) = size_reasons(plan(Scenario("deepseek-v4-pro", GPU, context_length=2**20)))
-    kept = "61 of 61 layers keep a window and one entry for every 4 or 128 tokens"
+    kept = "61 of 61 layers keep a window and one entry for every 4 tokens or 128 tokens"
     times = 61 * 1024 / (31 * 1024 / 128 + 30 * 1280 / 4)
     assert reason == f"{kept}: if every layer kept every token, the cache would be {times:.2f} times as large"
     assert size_reasons(plan(Scenario("deepseek-v4-pro", GPU, context_length=64))) == ()  # nothing is dropped yet
