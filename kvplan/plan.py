@@ -604,13 +604,25 @@ def _placement_warnings(scenario: Scenario) -> list[str]:
             f"{counted(scenario.batch_size, 'sequence')} leave some of the "
             f"{counted(placement.data_parallel, 'replica')} idle"
         )
+    return found + _uneven_warnings(model, placement)
+
+
+VOCABULARY = frozenset({"embedding", "per_layer_embedding", "lm_head"})
+"""Roles with a row for each token of the vocabulary: engines add rows until it divides (vLLM, SGLang: to 64)."""
+
+
+def _uneven_warnings(model: Model, placement: Placement) -> list[str]:
+    """The first matrix that does not divide over its GPUs, the vocabulary's apart: that one is no hindrance."""
+    found: dict[bool, str] = {}
     for group, _ in model.all_groups:
         cut = placement.held(group, group.count)[1]
         divided = {"rows": group.rows, "columns": group.columns}.get(group.split)
         if divided is not None and divided % cut:
-            found.append(
+            is_padded = group.role in VOCABULARY
+            then = "engines add a few rows until they do" if is_padded else "most engines refuse to start"
+            found.setdefault(
+                is_padded,
                 f"{divided:,} {group.split} of {ROLES[group.role].label} do not divide by {counted(cut, 'GPU')}: the "
-                "largest part is counted, and most engines refuse to start"
+                f"largest part is counted, and {then}",
             )
-            break
-    return found
+    return [found[is_padded] for is_padded in sorted(found)]
