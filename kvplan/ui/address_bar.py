@@ -64,7 +64,14 @@ function takeOver() {
   addEventListener("popstate", () => { [isReturning, since] = [true, -Infinity]; }, true);
   for (const act of ["pointerdown", "keydown", "click", "input"])
     addEventListener(act, () => { isReturning = false; }, true);
+  for (const act of ["pointerdown", "contextmenu", "keydown"]) addEventListener(act, carryScenario, true);
   return replace;
+}
+
+// A link to another page names its path alone: opened in a new tab, or copied, it has to take the scenario along.
+function carryScenario({target}) {
+  const to = target.closest?.("a[data-testid$=NavLink]");
+  if (to && to.origin === location.origin) to.href = completed(to.href).href;
 }
 
 export default function ({data}) {
