@@ -69,11 +69,16 @@ def _most_stages(scenario: Scenario) -> int:
 def layouts_tried(scenario: Scenario) -> str:
     """Which layouts the fewest GPUs are looked for among, as a sentence; with a draft model, why no stages are."""
     require_scenario(scenario)
+    why = why_no_stages(scenario)
+    return f"{numbers_tried(scenario)}; {why}" if why else numbers_tried(scenario)
+
+
+def numbers_tried(scenario: Scenario) -> str:
+    """How many GPUs and stages the fewest are looked for among, as a sentence."""
+    require_scenario(scenario)
     *fewer, most = _sides(scenario)
-    sides = f"{', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
-    if scenario.draft_model is None:
-        return f"Tried: {sides}, each in 1 to {MAX_STAGES} pipeline stages"
-    return f"Tried: {sides}; {why_no_stages(scenario)}"
+    tried = f"Tried: {', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
+    return tried if why_no_stages(scenario) else f"{tried}, each in 1 to {MAX_STAGES} pipeline stages"
 
 
 def why_no_stages(scenario: Scenario) -> str:

@@ -19,6 +19,7 @@ from kvplan.fleet import (
     grouped_digits,
     lengths_from_list,
     lengths_from_quantiles,
+    numbers_tried,
     parse_lengths,
     parse_pairs,
     plan_users,
@@ -212,6 +213,7 @@ def show_fewest(scenario: Scenario, users: int, lengths: Lengths, warned: Collec
     found = fewest_for_users(scenario, users, lengths)
     if found is None:
         st.text("No layout that was tried holds even one sequence.")
+        st.text(f"{numbers_tried(scenario)}.")
         return
     best, point = found.scenario, found.point
     rent = scenario.gpu.rent_per_hour
