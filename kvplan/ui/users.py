@@ -263,7 +263,7 @@ def show_page(scenario: Scenario) -> None:
     with answer:
         color = "green" if points[1].num_gpus is not None else "red"
         st.header(users_sentence(scenario, number, spread, points[1]), divider=color, anchor=False)
-        st.text(f"{words.hardware(scenario)}, every sequence at its 95th percentile")
+        st.text(f"{words.hardware(scenario)}, every sequence at its 95th percentile{words.besides(scenario)}")
         words.where_to_change()
         warned = user_warnings(scenario, spread)
         words.show_warnings(warned)

@@ -131,6 +131,15 @@ def test_where_no_number_of_gpus_is_enough_the_page_says_so(app):
     assert "Tried: 1, 2, 4 GPUs side by side, each in 1 to 16 pipeline stages." in page.texts()
 
 
+def test_the_line_below_the_answer_says_what_is_set_out_of_sight(app):
+    """What another person's link shares, adds or lays apart makes the answer, and its fields are folded."""
+    page = app(model="deepseek-v3", gpu="h200-141gb", tp="4", dp="2", ep="yes", prefix="1000", images="256")
+    said = (
+        "DeepSeek V3 on 8 × H200 SXM 141GB, 2 in data parallel with whole experts: 8 × 8,192 tokens + 256 image tokens"
+    )
+    assert f"{said}, the first 1,000 shared, cache bf16, weights as published" in page.texts()
+
+
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):
     texts = app(model="gemma-3-27b").texts()
     assert "52 × sliding window: each keeps 8,192 B a token up to 1,024 of a sequence" in texts
