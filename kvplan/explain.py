@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kvplan.attention import CachePart, CacheTerm, LayerCache, StatePart, add_up, rows_per_gpu
+from kvplan.attention import CacheCurve, CachePart, CacheTerm, LayerCache, StatePart, add_up, rows_per_gpu
 from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
 from kvplan.fleet import Lengths, UserPlan, first_full
 from kvplan.model import ROLES, Layer, Model, PlacedGroup, Stage, as_weight_format
@@ -83,30 +83,66 @@ def size_reasons(p: MemoryPlan) -> tuple[str, ...]:
 
 
 def _window_reason(p: MemoryPlan, model: Model) -> str:
-    windows = sum(any(part.max_tokens for part in layer.cache.cache_parts()) for layer in model.layers)
-    curve, tokens = add_up(count_layers(model.layers), kv_dtype(p.scenario.kv_dtype)), p.scenario.held_tokens
-    endless = replace(curve, terms=tuple(replace(term, max_tokens=None) for term in curve.terms))
-    now, then = curve.bytes_at(tokens), endless.bytes_at(tokens)
-    if then == now:
+    counts = count_layers(model.layers)
+    curve = _curve(p, counts)
+    # Compressed entries stand for tokens that a window has dropped, so they go when all are kept.
+    every = tuple(replace(term, max_tokens=None) for term in curve.terms if term.tokens_per_entry == 1)
+    now, then = _held_bytes(p, curve), _held_bytes(p, replace(curve, terms=every))
+    kept = _window_words(counts, model.num_layers)
+    if then <= now or not kept:
         return ""
-    keep = "keeps" if windows == 1 else "keep"
-    return (
-        f"{windows:,} of {counted(model.num_layers, 'layer')} {keep} a window only: if every layer kept every token, "
-        f"the cache would be {_times(then, now)}"
-    )
+    return f"{kept}: if every layer kept every token, the cache{_where(p)} would be {_times(then, now)}"
+
+
+def _window_words(counts: list[tuple[LayerCache, int]], num_layers: int) -> str:
+    """How many layers keep less than every token, and what they keep instead."""
+    alone = behind = 0
+    ratios: set[int] = set()
+    for cache, count in counts:
+        parts = cache.cache_parts()
+        compressed = {part.tokens_per_entry for part in parts} - {1}
+        windowed = any(part.max_tokens for part in parts)
+        ratios |= compressed
+        behind += count if compressed else 0
+        alone += count if windowed and not compressed else 0
+    said = [f"{alone:,} of {counted(num_layers, 'layer')} {_keep(alone)} a window only"] if alone else []
+    if behind:
+        every = " or ".join(counted(ratio, "token") for ratio in sorted(ratios))
+        said.append(
+            f"{behind:,} of {counted(num_layers, 'layer')} {_keep(behind)} a window and one entry for every {every}"
+        )
+    return " and ".join(said)
+
+
+def _keep(count: int) -> str:
+    return "keeps" if count == 1 else "keep"
 
 
 def _heads_reason(p: MemoryPlan, model: Model) -> str:
     heads, kept = model.num_attention_heads, model.num_kv_heads
     if heads is None or kept is None or kept >= heads:
         return ""
-    rows, tokens, counts = kv_dtype(p.scenario.kv_dtype), p.scenario.held_tokens, count_layers(model.layers)
-    grouped = add_up(counts, rows).bytes_at(tokens)
-    full = add_up([(cache.with_kv_heads(heads), count) for cache, count in counts], rows).bytes_at(tokens)
+    counts = count_layers(model.layers)
+    grouped = _held_bytes(p, _curve(p, counts))
+    full = _held_bytes(p, _curve(p, [(cache.with_kv_heads(heads), count) for cache, count in counts]))
     return (
         f"{counted(kept, 'KV head')} for {counted(heads, 'query head')} (grouped queries): with one for each (MHA), "
-        f"the cache would be {_times(full, grouped)}"
+        f"the cache{_where(p)} would be {_times(full, grouped)}"
     )
+
+
+def _curve(p: MemoryPlan, counts: list[tuple[LayerCache, int]]) -> CacheCurve:
+    """As the plan's GPUs hold these layers: the last KV head is copied to each, so they share less than the model's."""
+    return add_up(counts, kv_dtype(p.scenario.kv_dtype), p.scenario.tensor_parallel)
+
+
+def _held_bytes(p: MemoryPlan, curve: CacheCurve) -> int:
+    scenario = p.scenario
+    return int(curve.batch_bytes(scenario.held_tokens, scenario.replica_batch_size, scenario.shared_prefix))
+
+
+def _where(p: MemoryPlan) -> str:
+    return " on each GPU" if p.scenario.tensor_parallel > 1 else ""
 
 
 def _times(then: int, now: int) -> str:
@@ -114,7 +150,7 @@ def _times(then: int, now: int) -> str:
 
 
 def _latent_reason(p: MemoryPlan, model: Model) -> str:
-    latent = sum(layer.cache.kind == "latent" for layer in model.layers)
+    latent = sum(layer.cache.kind.endswith("latent") for layer in model.layers)
     return f"{counted_and(latent, 'layer', 'keep')} one latent row a token for all heads" if latent else ""
 
 

@@ -69,11 +69,16 @@ def _most_stages(scenario: Scenario) -> int:
 def layouts_tried(scenario: Scenario) -> str:
     """Which layouts the fewest GPUs are looked for among, as a sentence; with a draft model, why no stages are."""
     require_scenario(scenario)
+    why = why_no_stages(scenario)
+    return f"{numbers_tried(scenario)}; {why}" if why else numbers_tried(scenario)
+
+
+def numbers_tried(scenario: Scenario) -> str:
+    """How many GPUs and stages the fewest are looked for among, as a sentence."""
+    require_scenario(scenario)
     *fewer, most = _sides(scenario)
-    sides = f"{', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
-    if scenario.draft_model is None:
-        return f"Tried: {sides}, each in 1 to {MAX_STAGES} pipeline stages"
-    return f"Tried: {sides}; {why_no_stages(scenario)}"
+    tried = f"Tried: {', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
+    return tried if why_no_stages(scenario) else f"{tried}, each in 1 to {MAX_STAGES} pipeline stages"
 
 
 def why_no_stages(scenario: Scenario) -> str:
@@ -234,7 +239,8 @@ def plan_users(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[Us
 
 
 def _user_plan(scenario: Scenario, users: int, label: str, tokens: int) -> UserPlan:
-    here = scenario.with_changes(context_length=tokens, batch_size=1, shared_prefix=min(scenario.shared_prefix, tokens))
+    prefix = min(scenario.shared_prefix, tokens + scenario.image_tokens)
+    here = scenario.with_changes(context_length=tokens, batch_size=1, shared_prefix=prefix)
     answer = plan(here)
     room = answer.max_batch_size
     replicas = 1 if room is None else -(-users // room) if room else None
@@ -280,6 +286,23 @@ def fewest_for_users(scenario: Scenario, num_users: int, lengths: Lengths) -> Us
     tried = [UserLayout(p.scenario, plan_users(p.scenario, num_users, lengths)[1]) for p in layouts(scenario)]
     possible = [found for found in tried if found.point.num_gpus is not None]
     return min(possible, key=lambda found: found.point.num_gpus or 0, default=None)
+
+
+def user_warnings(scenario: Scenario, lengths: Lengths) -> tuple[str, ...]:
+    """What a person should know before trusting the answer for users of these lengths. Raises InputError."""
+    require_scenario(scenario)
+    if not isinstance(lengths, Lengths):
+        raise InputError(f"lengths is {quoted(lengths)}; what lengths_from_list makes is needed")
+    longest, prefix = max(lengths.maximum, scenario.shared_prefix), scenario.shared_prefix
+    found = plan(scenario.with_changes(context_length=longest)).warnings
+    if prefix <= lengths.mean + scenario.image_tokens:
+        return found
+    shorter = (
+        f"The shared prefix of {counted(prefix, 'token')} is longer than the mean of {counted(lengths.mean, 'token')}, "
+        "though every prompt begins with it: what is shorter counts as nothing but the prefix; give lengths that "
+        "include it"
+    )
+    return (*found, shorter)
 
 
 def _cache_of_users(scenario: Scenario, users: int, replicas: int) -> int:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kvplan.attention import Tokens, first_true
+from kvplan.attention import CrossAttention, Tokens, first_true
 from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
@@ -561,6 +561,11 @@ def _warnings(scenario: Scenario) -> list[str]:
             f"{counted_and(scenario.held_tokens, 'token', 'are')} beyond the {limit:,} that {scenario.model.name} is "
             "made for"
         )
+    if scenario.image_tokens and (crossed := _crossed_tokens(scenario.model)):
+        found.append(
+            f"{scenario.model.name} always holds {counted(crossed, 'token')} of images, in cross-attention layers, and "
+            f"they are counted: image_tokens {scenario.image_tokens:,} come on top, in the layers of text"
+        )
     if scenario.model.is_estimate:
         found.append(f"{scenario.model.name} is itself an estimate, and so is every figure here; its notes say why")
     if scenario.gpu.is_estimate:
@@ -572,6 +577,13 @@ def _warnings(scenario: Scenario) -> list[str]:
         most = counted(node, "GPU")
         found.append(f"tensor_parallel {scenario.tensor_parallel} is more than the {most} of the largest node known")
     return found + _placement_warnings(scenario)
+
+
+def _crossed_tokens(model: Model) -> int:
+    """Image tokens that cross-attention layers hold, which stand beside the text and never in it."""
+    return max(
+        (layer.cache.num_tokens for layer, _ in model.layer_runs if isinstance(layer.cache, CrossAttention)), default=0
+    )
 
 
 def _basis(gpu: Gpu) -> str:
@@ -604,13 +616,25 @@ def _placement_warnings(scenario: Scenario) -> list[str]:
             f"{counted(scenario.batch_size, 'sequence')} leave some of the "
             f"{counted(placement.data_parallel, 'replica')} idle"
         )
+    return found + _uneven_warnings(model, placement)
+
+
+VOCABULARY = frozenset({"embedding", "per_layer_embedding", "lm_head"})
+"""Roles with a row for each token of the vocabulary: engines add rows until it divides (vLLM, SGLang: to 64)."""
+
+
+def _uneven_warnings(model: Model, placement: Placement) -> list[str]:
+    """The first matrix that does not divide over its GPUs, the vocabulary's apart: that one is no hindrance."""
+    found: dict[bool, str] = {}
     for group, _ in model.all_groups:
         cut = placement.held(group, group.count)[1]
         divided = {"rows": group.rows, "columns": group.columns}.get(group.split)
         if divided is not None and divided % cut:
-            found.append(
+            is_padded = group.role in VOCABULARY
+            then = "engines add a few rows until they do" if is_padded else "most engines refuse to start"
+            found.setdefault(
+                is_padded,
                 f"{divided:,} {group.split} of {ROLES[group.role].label} do not divide by {counted(cut, 'GPU')}: the "
-                "largest part is counted, and most engines refuse to start"
+                f"largest part is counted, and {then}",
             )
-            break
-    return found
+    return [found[is_padded] for is_padded in sorted(found)]

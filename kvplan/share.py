@@ -398,6 +398,9 @@ _LATER_KEYS = frozenset({"dp", "ep"})
 _LAST_KEYS = frozenset({"mfp", "model_file"})
 """One of these stands behind the settings of every written link."""
 
+STAND_IN_WEIGHTS = "bf16"
+"""For a checkpoint that does not say how it stores its weights: every model has it."""
+
 _FIRST_KEYS = ["v", *(field.key for field in FIELDS[:6])]
 """How every written link starts; nobody who writes one by hand gives all of these, empty ones too."""
 
@@ -515,23 +518,36 @@ class _Reader:
             return self._as_much_as_possible(things, settings)
 
     def _as_much_as_possible(self, things: Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario | None:
-        defaults = {field.setting: field.default for field in _SETTING_FIELDS}
         draft = {"draft_model": things["draft_model"]}
-        try:
-            scenario = Scenario(things["model"], things["gpu"], **defaults)
-        except KvplanError as error:
-            self.troubles.append(f"the link cannot be planned: {error}")
+        scenario = self._as_usual(things, settings["weight_dtype"])
+        if scenario is None:
             return None
         for field in FIELDS:
             if field.setting in settings or field.setting in draft:
                 scenario = self._with(scenario, field, {**settings, **draft}[field.setting])
         return scenario
 
+    def _as_usual(self, things: Mapping[str, Any], weight_dtype: str | None) -> Scenario | None:
+        """The link's model and GPU with version 1's defaults. Where nothing says how a checkpoint stores its weights
+        the link's weight dtype is taken at once, else bf16: another model in its place would answer another question.
+        """
+        defaults = {field.setting: field.default for field in _SETTING_FIELDS}
+        first: KvplanError | None = None
+        for weights in (None, weight_dtype, STAND_IN_WEIGHTS):
+            try:
+                return Scenario(things["model"], things["gpu"], **{**defaults, "weight_dtype": weights})
+            except KvplanError as error:
+                first = first or error
+        self.troubles.append(f"the link cannot be planned: {first}")
+        return None
+
     def _with(self, scenario: Scenario, field: LinkField, value: Any) -> Scenario:
         try:
             return scenario.with_changes(**{field.setting: value})
         except KvplanError as error:
-            self.troubles.append(f"the link's {field.key} cannot be planned: {error}")
+            instead = getattr(scenario, field.setting)
+            stands = f" ({instead} stands in)" if field.setting == "weight_dtype" and instead else ""
+            self.troubles.append(f"the link's {field.key} cannot be planned: {error}{stands}")
             self.carried.discard(field.setting)
             return scenario
 

@@ -236,6 +236,47 @@ def test_why_a_cache_is_small_is_said_with_what_it_would_be_else() -> None:
     )
 
 
+def test_what_all_heads_would_cost_is_said_of_a_gpu_that_holds_a_copy_of_its_only_kv_head() -> None:
+    """Four GPUs hold 1 of 2 KV heads each, and would hold 2 of 8: twice as much, and not 8 / 2."""
+    shape = {"num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "intermediate_size": 64, "vocab_size": 64}
+    model = define_model(name="G", num_kv_heads=2, **shape)  # type: ignore[arg-type]
+    scenario = Scenario(model, GPU, context_length=4096, tensor_parallel=4)
+    (reason,) = size_reasons(plan(scenario))
+    assert reason.endswith("the cache on each GPU would be 2.00 times as large")
+    assert plan(scenario.with_changes(num_kv_heads=8)).cache_bytes == 2 * plan(scenario).cache_bytes
+
+
+def test_what_all_heads_would_cost_counts_a_shared_prefix_once_and_states_for_each_sequence() -> None:
+    """Of 2 × 100 tokens 50 are held once, and each sequence has a state that heads do not change."""
+    scenario = Scenario(mixed_hybrid(), GPU, context_length=100, batch_size=2, shared_prefix=50)
+    now, then = plan(scenario).cache_bytes, plan(scenario.with_changes(num_kv_heads=8)).cache_bytes
+    state, tokens = now - (then - now) // 3, (then - now) // 3
+    assert tokens == 150 * 2 * 2 * 8 * 2  # tokens × keys and values × KV heads × head_dim × bytes
+    (reason,) = size_reasons(plan(scenario))
+    assert reason.endswith(f"the cache would be {(state + 4 * tokens) / (state + tokens):.2f} times as large")
+
+
+def mixed_hybrid() -> Model:
+    weights = (*attention(64, 8, 2, 8), *gated_mlp(64, 128), *norm(64, count=2))
+    layers = (Layer(FullAttention(2, 8), weights, 8), Layer(RecurrentState(8, 64, FP32, 32, 4, BF16), norm(64)))
+    return Model("Hybrid", layers, embedding(100, 64), BF16, 64, 8, 100, 4096, True, "hybrid")
+
+
+def test_layers_that_compress_what_a_window_drops_are_not_said_to_keep_a_window_only() -> None:
+    """At 1,048,576 tokens all rows are 61 × 1,024 B a token. Kept are a row of 1,024 B for every 128 tokens in 31
+    layers, one of 1,280 B for every 4 tokens in 30, and windows that no longer count: 248 + 9,600 B a token."""
+    (reason,) = size_reasons(plan(Scenario("deepseek-v4-pro", GPU, context_length=2**20)))
+    kept = "61 of 61 layers keep a window and one entry for every 4 tokens or 128 tokens"
+    times = 61 * 1024 / (31 * 1024 / 128 + 30 * 1280 / 4)
+    assert reason == f"{kept}: if every layer kept every token, the cache would be {times:.2f} times as large"
+    assert size_reasons(plan(Scenario("deepseek-v4-pro", GPU, context_length=64))) == ()  # nothing is dropped yet
+
+
+@pytest.mark.parametrize(("model", "layers"), [("deepseek-v3", 61), ("deepseek-v3.2", 61), ("glm-5.2", 78)])
+def test_latent_rows_are_a_reason_with_an_indexer_beside_them_and_without(model: str, layers: int) -> None:
+    assert size_reasons(plan(Scenario(model, GPU))) == (f"{layers} layers keep one latent row a token for all heads",)
+
+
 def test_a_cache_of_all_heads_and_all_tokens_has_no_excuse() -> None:
     plain = define_model(
         name="P", num_layers=2, hidden_size=64, num_attention_heads=8, num_kv_heads=8, intermediate_size=64,

@@ -25,6 +25,7 @@ from kvplan.fleet import (
     parse_lengths,
     parse_pairs,
     plan_users,
+    user_warnings,
     which_gpu,
     why_no_stages,
 )
@@ -355,6 +356,15 @@ def test_adapters_of_a_model_known_by_its_count_alone_are_refused() -> None:
 def test_lengths_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match=r"lengths is \[100\]; what lengths_from_list makes is needed"):
         plan_users(scenario(), 5, [100])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"lengths is \[100\]; what lengths_from_list makes is needed"):
+        user_warnings(scenario(), [100])  # type: ignore[arg-type]
+
+
+def test_a_prefix_may_reach_into_the_images_of_users_as_into_those_of_a_batch() -> None:
+    """Of 100 text and 50 image tokens 120 are shared, on Users as in a plan: 5 users hold 120 + 5 × 30 tokens."""
+    shared = scenario(image_tokens=50, shared_prefix=120, context_length=100, batch_size=5)
+    point = plan_users(shared, 5, lengths_from_list([100]))[1]
+    assert point.cache_bytes == plan(shared).cache_bytes == (120 + 5 * 30) * shared.model.cache_bytes_per_token()
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,17 @@ def test_weights_that_do_not_divide_are_warned_of() -> None:
     assert not any("do not divide" in text for text in ask(odd, tensor_parallel=2).warnings)
 
 
+def test_a_vocabulary_that_does_not_divide_keeps_no_engine_from_starting_and_hides_no_matrix_that_does() -> None:
+    """vLLM fills a vocabulary up to a multiple of 64 (`pad_vocab_size`); an MLP it refuses to cut unevenly."""
+    shape = {"num_layers": 2, "hidden_size": 256, "num_attention_heads": 8, "num_kv_heads": 4, "vocab_size": 1023}
+    (padded,) = ask(define_model(name="V", intermediate_size=512, **shape), tensor_parallel=4).warnings  # type: ignore[arg-type]
+    assert padded.startswith("1,023 rows of token embedding do not divide by 4 GPUs: ")
+    assert padded.endswith("engines add a few rows until they do")
+    odd = ask(define_model(name="V", intermediate_size=510, **shape), tensor_parallel=4).warnings  # type: ignore[arg-type]
+    assert [text.split(" do not")[0] for text in odd] == ["510 rows of dense MLP", "1,023 rows of token embedding"]
+    assert odd[0].endswith("most engines refuse to start")
+
+
 def test_the_largest_batch_is_that_of_all_replicas() -> None:
     one, four = ask(DENSE), ask(DENSE, data_parallel=4)
     assert one.max_batch_size is not None

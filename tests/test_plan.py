@@ -383,6 +383,19 @@ def test_a_scenario_that_no_plan_could_answer_is_refused_at_once() -> None:
         kvplan.Scenario("deepseek-v3", "h200-141gb", tensor_parallel=8, kv_dtype="int8_per_token_head")
 
 
+def test_images_that_cross_attention_holds_are_said_to_be_counted_already() -> None:
+    """Llama 3.2 Vision: 6,404 tokens of an image in 8 layers; nothing of them is among the text, where others' are."""
+    vision = Scenario("llama-3.2-11b-vision", "h100-sxm-80gb")
+    assert vision.model.cache_curve().fixed_bytes == 8 * 2 * 8 * 128 * 6404 * 2
+    assert plan(vision).warnings == ()
+    (said,) = plan(vision.with_changes(image_tokens=1601)).warnings
+    assert said == (
+        "Llama 3.2 11B Vision Instruct always holds 6,404 tokens of images, in cross-attention layers, and they are "
+        "counted: image_tokens 1,601 come on top, in the layers of text"
+    )
+    assert plan(Scenario("gemma-3-4b", "h100-sxm-80gb", image_tokens=256)).warnings == ()
+
+
 def test_images_count_against_the_models_own_limit() -> None:
     settings = {"context_length": 100_000, "batch_size": 1}
     quiet = kvplan.Scenario("llama-3.1-8b", "h100-sxm-80gb", **settings)

@@ -334,6 +334,27 @@ def test_a_damaged_link_keeps_every_setting_that_can_be_read() -> None:
     assert opened.sentence == "; ".join([*opened.troubles, opened.lacking])
 
 
+def save_unknown_weights(folder: Path) -> None:
+    """A model of which nobody knows how its checkpoint stores the weights, as `unknown`."""
+    save_model(replace(MODEL_PRESET, id="unknown", name="Unknown", storage_unknown="no scales"), folder / "models")
+
+
+def test_a_model_whose_stored_weights_nobody_knows_opens_in_bf16_and_not_as_another_model(shipped: Path) -> None:
+    save_unknown_weights(shipped)
+    opened = open_link("?v=1&model=unknown&gpu=card&ctx=4k", Scenario("llama", "card"))
+    assert opened.scenario == Scenario("unknown", "card", context_length=4096, weight_dtype="bf16")
+    (trouble,) = opened.troubles
+    assert trouble.startswith("the link's weights cannot be planned: how the checkpoint of Unknown stores its weights ")
+    assert trouble.endswith("choose a weight dtype, such as bf16 (bf16 stands in)")
+
+
+def test_the_weight_dtype_of_such_a_model_is_kept_where_something_else_of_the_link_is_wrong(shipped: Path) -> None:
+    save_unknown_weights(shipped)
+    opened = open_link("?v=1&model=unknown&gpu=card&weights=fp8&tp=3&ctx=4k")
+    assert opened.scenario == Scenario("unknown", "card", context_length=4096, weight_dtype="fp8")
+    assert [trouble.split(":")[0] for trouble in opened.troubles] == ["the link's tp cannot be planned"]
+
+
 def test_a_link_cut_anywhere_opens_or_says_why_not() -> None:
     link = to_link(Scenario(OWN_MODEL, OWN_GPU, context_length=4096))
     for end in range(0, len(link), 7):

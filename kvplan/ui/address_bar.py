@@ -64,7 +64,22 @@ function takeOver() {
   addEventListener("popstate", () => { [isReturning, since] = [true, -Infinity]; }, true);
   for (const act of ["pointerdown", "keydown", "click", "input"])
     addEventListener(act, () => { isReturning = false; }, true);
+  for (const act of ["pointerdown", "contextmenu", "keydown"]) addEventListener(act, carryScenario, true);
+  addEventListener("click", followFold, true);
   return replace;
+}
+
+// The button that folds the sidebar, or unfolds it, goes away by that: a key that pressed it goes on at the other one.
+function followFold({target, detail}) {
+  const pressed = detail === 0 && target.closest?.("[data-testid=stExpandSidebarButton], #stSidebar [aria-controls]");
+  const other = pressed?.closest?.("#stSidebar") ? "[data-testid=stExpandSidebarButton]" : "#stSidebar [aria-controls]";
+  if (pressed) setTimeout(() => document.querySelector(other)?.focus(), 50);
+}
+
+// A link to another page names its path alone: opened in a new tab, or copied, it has to take the scenario along.
+function carryScenario({target}) {
+  const to = target.closest?.("a[data-testid$=NavLink]");
+  if (to && to.origin === location.origin) to.href = completed(to.href).href;
 }
 
 export default function ({data}) {
@@ -78,9 +93,13 @@ export default function ({data}) {
 }
 """.replace("KEYS", "|".join(sorted({*LINK_KEYS, "unit"})))
 
-_bar: Any = st.components.v2.component(
-    "kvplan_address", js=_SCRIPT, css=".st-key-address_bar { display: none }", isolate_styles=False
-)
+# A folded sidebar stands beside the screen, where no key should lead: hidden, its controls cannot be reached.
+_STYLE = """
+.st-key-address_bar { display: none }
+[data-testid=stSidebar][data-collapsed=true] * { visibility: hidden !important }
+"""
+
+_bar: Any = st.components.v2.component("kvplan_address", js=_SCRIPT, css=_STYLE, isolate_styles=False)
 
 
 @st.fragment(key=ADDRESS)

@@ -19,7 +19,7 @@ from kvplan.explain import (
     size_reasons,
     weight_terms,
 )
-from kvplan.fleet import fewest_gpus
+from kvplan.fleet import fewest_gpus, numbers_tried
 from kvplan.plan import MemoryPlan, Scenario, node_sentence, plan
 from kvplan.suggest import suggestions
 from kvplan.sweep import over_context
@@ -112,6 +112,7 @@ def show_suggestions(p: MemoryPlan) -> None:
     fewest = fewest_gpus(p.scenario)
     if fewest is None:
         st.text("No number of these GPUs that was tried holds it.")
+        st.text(f"{numbers_tried(p.scenario)}.")
     else:
         _offer("fewest", fewest.scenario, f"As few of these GPUs as hold it: {gpus_words(fewest)}.")
     words.say_no_stages(p.scenario)

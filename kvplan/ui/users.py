@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -18,11 +19,13 @@ from kvplan.fleet import (
     grouped_digits,
     lengths_from_list,
     lengths_from_quantiles,
+    numbers_tried,
     parse_lengths,
     parse_pairs,
     plan_users,
+    user_warnings,
 )
-from kvplan.plan import Scenario, plan
+from kvplan.plan import Scenario
 from kvplan.ui import figures, words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import FIELDS
@@ -200,13 +203,17 @@ def _show_formula(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) 
         )
 
 
-def show_fewest(scenario: Scenario, users: int, lengths: Lengths) -> None:
-    """The layout that serves all users at the 95th percentile with the fewest GPUs."""
+def show_fewest(scenario: Scenario, users: int, lengths: Lengths, warned: Collection[str]) -> None:
+    """The layout that serves all users at the 95th percentile with the fewest GPUs.
+
+    warned  what has been said of the sidebar's layout, and is not repeated
+    """
     st.subheader("Fewest GPUs for everyone", anchor=False)
     words.say_no_stages(scenario)
     found = fewest_for_users(scenario, users, lengths)
     if found is None:
         st.text("No layout that was tried holds even one sequence.")
+        st.text(f"{numbers_tried(scenario)}.")
         return
     best, point = found.scenario, found.point
     rent = scenario.gpu.rent_per_hour
@@ -227,6 +234,7 @@ def show_fewest(scenario: Scenario, users: int, lengths: Lengths) -> None:
         ]
     )
     st.text(f"Every sequence at its 95th percentile of {counted(point.tokens, 'token')}; each replica on {_how(best)}.")
+    words.show_warnings(text for text in user_warnings(best, lengths) if text not in warned)
     for line in user_lines(best, users, point):
         st.caption(f"{line.what}: {line.how}")
 
@@ -255,12 +263,12 @@ def show_page(scenario: Scenario) -> None:
     with answer:
         color = "green" if points[1].num_gpus is not None else "red"
         st.header(users_sentence(scenario, number, spread, points[1]), divider=color, anchor=False)
-        st.text(f"{words.hardware(scenario)}, every sequence at its 95th percentile")
+        st.text(f"{words.hardware(scenario)}, every sequence at its 95th percentile{words.besides(scenario)}")
         words.where_to_change()
-        longest = max(spread.maximum, scenario.shared_prefix)
-        words.show_warnings(plan(scenario.with_changes(context_length=longest)).warnings)
+        warned = user_warnings(scenario, spread)
+        words.show_warnings(warned)
     show_layout(scenario, number, points)
-    show_fewest(scenario, number, spread)
+    show_fewest(scenario, number, spread, warned)
 
 
 asked = current_or_stop()

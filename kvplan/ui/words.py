@@ -235,7 +235,14 @@ def tokens(count: int | None, none: str = "no limit") -> str:
 def about(scenario: Scenario) -> str:
     """The scenario in one line of plain text."""
     load = f"{scenario.batch_size:,} × {counted(scenario.context_length, 'token')}"
-    return f"{hardware(scenario)}: {load}, {precision(scenario)}"
+    return f"{hardware(scenario)}: {load}{besides(scenario)}, {precision(scenario)}"
+
+
+def besides(scenario: Scenario) -> str:
+    """What sequences hold besides their text and what they share, which no other word of a page would show."""
+    images = f" + {counted(scenario.image_tokens, 'image token')}" if scenario.image_tokens else ""
+    shared = f", the first {scenario.shared_prefix:,} shared" if scenario.shared_prefix else ""
+    return images + shared
 
 
 def hardware(scenario: Scenario) -> str:
@@ -244,10 +251,16 @@ def hardware(scenario: Scenario) -> str:
 
 
 def gpus(scenario: Scenario) -> str:
-    """The GPUs of one copy of the model, and how many stages they make."""
+    """The GPUs of one copy of the model, and how it lies over them."""
     many = f"{scenario.num_gpus:,} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
-    stages = scenario.pipeline_parallel
-    return f"{many} in {counted(stages, 'stage')}" if stages > 1 else many
+    stages, copies = scenario.pipeline_parallel, scenario.data_parallel
+    whole = " with whole experts" if scenario.expert_parallel and scenario.model.has_experts else ""
+    return (
+        many
+        + (f" in {counted(stages, 'stage')}" if stages > 1 else "")
+        + (f", {copies:,} in data parallel" if copies > 1 else "")
+        + (whole if scenario.num_gpus > 1 else "")
+    )
 
 
 def kv_heads(model: Model) -> str:

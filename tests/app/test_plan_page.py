@@ -119,14 +119,25 @@ NO_STAGES = "Pipeline stages are left out, since a draft model over them is not 
 def test_with_a_draft_model_the_fewest_gpus_say_why_no_stages_were_tried(app):
     page = app(model="llama-3.1-70b", ctx="128k", batch="16", draft="llama-3.1-8b")
     assert NO_STAGES in page.texts()
+    assert "Tried: 1, 2, 4, 8 GPUs side by side." in page.texts()
     assert NO_STAGES not in app(model="llama-3.1-70b", ctx="128k", batch="16").texts()
 
 
 def test_where_no_number_of_gpus_is_enough_the_page_says_so(app):
-    # 64 sequences of 1m tokens × 128 KiB on at most 128 GPUs: 64 GiB of cache on each, of 14.6 GiB usable
+    # 64 sequences of 1m tokens × 128 KiB on at most 64 GPUs: 128 GiB of cache on each, of 14.6 GiB usable
     page = app(gpu="t4-16gb", ctx="1m", batch="64")
     assert "No single change is enough." in page.texts()
     assert "No number of these GPUs that was tried holds it." in page.texts()
+    assert "Tried: 1, 2, 4 GPUs side by side, each in 1 to 16 pipeline stages." in page.texts()
+
+
+def test_the_line_below_the_answer_says_what_is_set_out_of_sight(app):
+    """What another person's link shares, adds or lays apart makes the answer, and its fields are folded."""
+    page = app(model="deepseek-v3", gpu="h200-141gb", tp="4", dp="2", ep="yes", prefix="1000", images="256")
+    said = (
+        "DeepSeek V3 on 8 × H200 SXM 141GB, 2 in data parallel with whole experts: 8 × 8,192 tokens + 256 image tokens"
+    )
+    assert f"{said}, the first 1,000 shared, cache bf16, weights as published" in page.texts()
 
 
 def test_the_kinds_of_layer_say_what_one_layer_keeps(app):

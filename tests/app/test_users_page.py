@@ -89,6 +89,28 @@ def test_a_shared_prefix_is_held_once_for_all_users_of_a_replica(app):
     assert at_p95["users a replica holds"] == (room - 1024 * token) // ((5120 - 1024) * token)
 
 
+def test_lengths_shorter_than_the_shared_prefix_are_said_to_be_impossible(app):
+    """The page's first lengths are 1,826 tokens on average."""
+    said = "The shared prefix of 3,000 tokens is longer than the mean of 1,826 tokens"
+    assert any(text.startswith(said) for text in on_users(app, prefix="3000").texts())
+    assert not any("is longer than the mean" in text for text in on_users(app, prefix="1826").texts())
+
+
+def test_what_keeps_engines_from_the_fewest_gpus_is_said_beside_them(app):
+    """14,336 rows of Jamba's experts divide neither by 6 GPUs, the sidebar's, nor by 3, the fewest in replicas."""
+    texts = on_users(app, model="jamba-v0.1", gpu="mi300x-192gb", batch="5000", kv="fp8", tp="2", dp="3").texts()
+    rows = [text.split(":")[0] for text in texts if "do not divide by" in text]
+    assert rows == [f"14,336 rows of routed experts do not divide by {gpus} GPUs" for gpus in (6, 3)]
+    once = on_users(app, model="llama-3.1-8b", gpu="a16-16gb").texts()
+    assert sum(text.startswith("The usable memory of A16") for text in once) == 1
+
+
+def test_where_no_layout_holds_a_sequence_the_page_says_which_were_tried(app):
+    texts = on_users(app, model="llama-3.1-405b", gpu="rtx-3070-8gb", fraction="0.3").texts()
+    assert "No layout that was tried holds even one sequence." in texts
+    assert "Tried: 1 GPU side by side, each in 1 to 16 pipeline stages." in texts  # a node of one
+
+
 def test_pairs_of_prompt_and_answer_are_added_up(app):
     page = on_users(app)
     page.set(lengths="prompt, answer pairs")

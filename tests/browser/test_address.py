@@ -112,6 +112,17 @@ def test_every_page_has_it_while_moving_and_one_entry_each(visit):
         assert entries(visitor) == before + count
 
 
+def test_a_page_opened_in_another_tab_or_copied_from_its_link_has_the_scenario_as_it_stands(visit):
+    visitor = visit(f"/{kvplan.to_link(GEMMA)}")
+    link = visitor.page.get_by_role("link", name="Users", exact=True)
+    visitor.choose("ctx", "64k")
+    assert shows(visitor, GEMMA.with_changes(context_length=65536))
+    link.click(button="right")  # as before "open in a new tab" and "copy the link's address"
+    address = link.get_attribute("href")
+    assert urlsplit(address).path == "/users"
+    assert kvplan.from_link(address) == GEMMA.with_changes(context_length=65536)
+
+
 def test_what_a_page_itself_asks_stands_beside_the_link_without_an_entry(visit):
     visitor = visit("/sweep")
     before = entries(visitor)

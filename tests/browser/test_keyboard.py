@@ -5,6 +5,7 @@ import pytest
 import kvplan
 from kvplan.explain import users_sentence
 from kvplan.fleet import lengths_from_quantiles, plan_users
+from tests.browser.conftest import PHONE
 
 pytestmark = pytest.mark.browser
 
@@ -64,6 +65,25 @@ class Keys:
 @pytest.fixture
 def keys(visit):
     return lambda path="": Keys(visit(path))
+
+
+def test_no_key_leads_into_the_sidebar_while_it_is_folded_and_into_it_when_it_opens(visit):
+    one = Keys(visit(viewport=PHONE))
+    order = []
+    for _ in range(3):
+        one.press("Tab")
+        order.append(one.page.evaluate(HERE))
+    assert [here["text"] for here in order[:2]] == ["Skip to main content", "Expand sidebar"]
+    assert order[2]["tag"] == "MAIN"
+    one.press("Shift+Tab", "Enter")
+    one.page.wait_for_function("() => document.activeElement.getAttribute('aria-label') === 'Collapse sidebar'")
+    one.tab_to("model", tag="INPUT")
+    one.write("gemma-3-27b")
+    assert one.visitor.page.url.count("gemma-3-27b")
+    while one.page.evaluate(HERE)["text"] != "Collapse sidebar":
+        one.press("Shift+Tab")
+    one.press("Enter")
+    one.page.wait_for_function("() => document.activeElement.getAttribute('aria-label') === 'Expand sidebar'")
 
 
 def test_a_plan_is_made_without_a_mouse(keys):
