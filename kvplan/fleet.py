@@ -77,7 +77,7 @@ def numbers_tried(scenario: Scenario) -> str:
     """How many GPUs and stages the fewest are looked for among, as a sentence."""
     require_scenario(scenario)
     *fewer, most = _sides(scenario)
-    tried = f"Tried: {', '.join([*map(str, fewer), counted(most, 'GPU')])} side by side"
+    tried = f"Tried: {', '.join([*map(str, fewer), counted(most, 'GPU')])}{' side by side' if fewer else ''}"
     return tried if why_no_stages(scenario) else f"{tried}, each in 1 to {MAX_STAGES} pipeline stages"
 
 

@@ -82,7 +82,7 @@ def test_the_fewest_gpus_are_not_more_because_the_scenario_is_in_data_parallel()
 def test_what_was_tried_is_said_with_the_gpus_of_a_node() -> None:
     assert layouts_tried(scenario()) == "Tried: 1, 2, 4, 8 GPUs side by side, each in 1 to 16 pipeline stages"
     alone = define_gpu(name="G", usable_bytes=GIB, node_gpus=1)
-    assert layouts_tried(scenario().with_changes(gpu=alone)).startswith("Tried: 1 GPU side by side, each in")
+    assert layouts_tried(scenario().with_changes(gpu=alone)).startswith("Tried: 1 GPU, each in")
 
 
 NO_STAGES = "pipeline stages are left out, since a draft model over them is not planned: engines place it differently"

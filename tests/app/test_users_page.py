@@ -108,7 +108,7 @@ def test_what_keeps_engines_from_the_fewest_gpus_is_said_beside_them(app):
 def test_where_no_layout_holds_a_sequence_the_page_says_which_were_tried(app):
     texts = on_users(app, model="llama-3.1-405b", gpu="rtx-3070-8gb", fraction="0.3").texts()
     assert "No layout that was tried holds even one sequence." in texts
-    assert "Tried: 1 GPU side by side, each in 1 to 16 pipeline stages." in texts  # a node of one
+    assert "Tried: 1 GPU, each in 1 to 16 pipeline stages." in texts  # a node of one
 
 
 def test_pairs_of_prompt_and_answer_are_added_up(app):
