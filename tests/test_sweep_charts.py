@@ -39,10 +39,10 @@ def traces(figure, kind):
     return [trace for trace in figure["data"] if trace["type"] == kind]
 
 
-def curves(**values):
+def curves(scenario=LLAMA, **values):
     ((setting, choices),) = values.items()
     contexts = octave_values(512, 2**19)
-    scenarios = [LLAMA.with_changes(**{setting: choice}) for choice in choices]
+    scenarios = [scenario.with_changes(**{setting: choice}) for choice in choices]
     return [
         Curve(str(choice), kvplan.plan(here), kvplan.sweep(here, context_length=contexts))
         for choice, here in zip(choices, scenarios, strict=True)
@@ -304,6 +304,35 @@ def test_crossovers_of_compared_lines_are_their_plans_and_are_written_beside_the
     crossovers = [curve.plan.crossover_context_length for curve in found]
     assert [mark["x"] for mark in marks] == [[at] for at in crossovers]
     assert [mark["text"] for mark in marks] == [[f"{at:,}"] for at in crossovers]
+
+
+def labelled(figure):
+    """(context, where its label stands) of each crossover, None for a mark without one."""
+    marks = [trace for trace in figure["data"] if trace["name"].startswith("Crossover")]
+    return [(mark["x"][0], mark["textposition"] if "text" in mark["mode"] else None) for mark in marks]
+
+
+def test_a_crossover_is_never_labelled_beside_the_mark_of_another_one():
+    """On a linear axis of 512K these marks lie within 6 pixels of a phone's 280: a label would be another's."""
+    found = curves(LLAMA.with_changes(batch_size=8), weight_dtype=[None, "fp8_per_tensor", "awq_int4_g128"])
+    assert labelled(cache_curves(found, scale="linear")) == [
+        (15317, "top right"), (8661, None), (5463, "bottom right"),
+    ]  # fmt: skip
+    assert None not in dict(labelled(cache_curves(found, scale=SCALES[0]))).values()
+
+
+@pytest.mark.parametrize("unit", ["GiB", "GB"])
+def test_a_logarithmic_axis_of_memory_writes_each_tick_in_full(unit):
+    axis = cache_curves(curves(kv_dtype=["bf16"]), unit, "logarithmic")["layout"]["yaxis"]
+    assert axis["ticktext"][-5:] == ["5", "10", "20", "50", "100"]  # up to 1.3 × 79.1 GiB, of 84.9 GB
+    assert axis["tickvals"][-5:] == [5, 10, 20, 50, 100]
+
+
+def test_a_logarithmic_axis_begins_below_the_weights_also_where_the_cache_is_larger_all_along():
+    found = curves(batch_size=[1024])  # 512 tokens of 1,024 keep 64 GiB, the weights are 15
+    bottom, top = cache_curves(found, scale="logarithmic")["layout"]["yaxis"]["range"]
+    assert 10**bottom == pytest.approx(16_060_522_496 / GIB)
+    assert bottom < top
 
 
 def test_lines_with_other_weights_have_their_own_line_of_weights():
