@@ -18,6 +18,7 @@ from kvplan.errors import KvplanError
 from kvplan.explain import Term
 from kvplan.fleet import why_no_stages
 from kvplan.model import Model
+from kvplan.names import isolated
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
@@ -237,12 +238,13 @@ def about(scenario: Scenario) -> str:
 
 def hardware(scenario: Scenario) -> str:
     """The model and its GPUs: `Llama 3.1 70B on 4 × H100 SXM5 80GB`."""
-    return f"{scenario.model.name} on {gpus(scenario)}"
+    return f"{isolated(scenario.model.name)} on {gpus(scenario)}"
 
 
 def gpus(scenario: Scenario) -> str:
     """The GPUs of one copy of the model, and how many stages they make."""
-    many = f"{scenario.num_gpus:,} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
+    name = isolated(scenario.gpu.name)
+    many = f"{scenario.num_gpus:,} × {name}" if scenario.num_gpus > 1 else name
     stages = scenario.pipeline_parallel
     return f"{many} in {counted(stages, 'stage')}" if stages > 1 else many
 
