@@ -126,7 +126,7 @@ def fit_map(
     figure = layout(
         height=height,
         margin={"l": 40 + 7 * _longest(grids[0].up_words, up), "r": 12, "t": MAP_TOP, "b": MAP_BOTTOM},
-        coloraxis=scale.coloraxis(1 - BAR_TOP / height),
+        coloraxis=scale.coloraxis(1 - BAR_TOP / height, has_half=up in GROWING),
         xaxis=_category_axis(across, grids[0].across_words) | {"anchor": _axis_name("y", len(panels) - 1)},
         annotations=[_panel_title(panel.title, band) for panel, band in zip(panels, bands, strict=True) if panel.title],
     )
@@ -198,12 +198,15 @@ class _Scale(NamedTuple):
         """The value of the last colour."""
         return 100.0 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
 
-    def coloraxis(self, y: float) -> Figure:
-        """The colours with their scale, whose top is at `y` of the figure; its last mark says what it counts."""
+    def coloraxis(self, y: float, has_half: bool) -> Figure:
+        """The colours with their scale, whose top is at `y` of the figure; its last mark says what it counts.
+
+        has_half  whether there is a mark in the middle: beside long names the scale is too short for it on a phone
+        """
         top = self.top
         last = "100 % of usable" if self.capacity is None else f"{format_bytes(self.capacity, self.unit)} usable"
         bar = {"orientation": "h", "thickness": 10, "len": 0.7, "x": 0.04, "xanchor": "left", "y": y, "yanchor": "top"}
-        half = "" if self.capacity is None else f"{top / 2:.3g}"
+        half = f"{top / 2:.3g}" if has_half and self.capacity is not None else ""
         ticks = {"tickmode": "array", "tickvals": [0, top / 2, top], "ticktext": ["0", half, last], "tickangle": 0}
         place = {"xref": "container", "yref": "container"}
         return {"colorscale": _FITTING, "cmin": 0, "cmax": top * _BEYOND, "colorbar": {**bar, **ticks, **place}}
@@ -375,7 +378,7 @@ def _category_axis(column: str, words: Sequence[str], upright: bool = False) -> 
         "type": "category",
         "tickmode": "array",
         "tickvals": shown,
-        "ticktext": shown,
+        "ticktext": [short_name(word) for word in shown],
         "automargin": column not in GROWING,
         "range": ends[::-1] if upright and column not in GROWING else ends,
         "showgrid": False,
@@ -547,7 +550,7 @@ class _Spot(NamedTuple):
         x, y, width = self.along * NARROW[0], self.up * NARROW[1], 7 * self.letters
         height, side = place.split()
         left = {"left": x - MARK - width, "center": x - width / 2, "right": x + MARK}[side]
-        bottom = {"top": y + MARK, "bottom": y - MARK - LINE}[height]
+        bottom = {"top": y + MARK, "middle": y - LINE / 2, "bottom": y - MARK - LINE}[height]
         return _Box(left, left + width, bottom, bottom + LINE)
 
     def mark_box(self) -> _Box:
@@ -577,7 +580,11 @@ class _Box(NamedTuple):
 NARROW, MARK, LINE, BELOW = (280, 260), 7, 14, 8
 """Pixels of the narrowest figure, of half a mark, of a line of text, and between an axis and its ticks' labels."""
 
-PLACES = ("top left", "bottom right", "bottom center", "top right", "top center", "bottom left")
+PLACES = (
+    "top left", "bottom right", "bottom center", "top right", "top center", "bottom left", "middle right",
+    "middle left",
+)  # fmt: skip
+"""Sides of a mark, those first on which no line passes through its label."""
 
 MAX_DECADES = 4
 """More powers of ten leave no room for ticks between them."""
@@ -788,6 +795,9 @@ def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
                 "type": "category",
                 "categoryorder": "array",
                 "categoryarray": gpus,
+                "tickmode": "array",
+                "tickvals": gpus,
+                "ticktext": [short_name(gpu) for gpu in gpus],
                 "autorange": "reversed",
                 "automargin": True,
             },
@@ -802,7 +812,7 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
     return {
         "type": "bar",
         "orientation": "h",
-        "name": model,
+        "name": short_name(model),
         "y": [row.gpu for row in rows],
         "x": values,
         "text": short,
@@ -812,6 +822,17 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
         "hovertemplate": f"{model} on %{{y}}<br>%{{customdata}}<extra></extra>",
         "marker": {"color": color, "pattern": {"shape": pattern, "fillmode": "overlay", "size": 6, "solidity": 0.2}},
     }
+
+
+MAX_NAME = 34
+"""Letters of a name beside a figure, as many as ids of presets have; longer ones would take all room on a phone.
+
+Hovers and tables have them whole.
+"""
+
+
+def short_name(name: str) -> str:
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
 def price_words(row: FleetRow) -> str:

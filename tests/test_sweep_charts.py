@@ -8,6 +8,7 @@ from plotly.colors import sample_colorscale, unlabel_rgb
 import kvplan
 from kvplan.charts import SERIES, octave_values
 from kvplan.fleet import cheapest_first, which_gpu
+from kvplan.hardware import define_gpu
 from kvplan.sweep_charts import (
     CIVIDIS,
     DARK_CELLS,
@@ -451,3 +452,19 @@ def test_every_figure_is_one_that_plotly_accepts():
     for figure in figures:
         go.Figure(figure)  # refuses what it does not know
         assert figure["layout"]["template"] == {}
+
+
+def test_a_long_name_leaves_room_for_the_figure_and_is_whole_in_its_hover():
+    gpu = define_gpu(name="M" * 80, usable_bytes=80 * GIB, rent_usd_per_hour=1.0)
+    figure = fleet_bars(which_gpu(LLAMA, ["llama-3.1-8b"], [gpu]), by_price=True)
+    assert figure["layout"]["yaxis"]["ticktext"] == ["M" * 33 + "…"]
+    assert figure["data"][0]["y"] == figure["layout"]["yaxis"]["tickvals"] == ["M" * 80]
+    table = kvplan.sweep(LLAMA, gpu=[gpu], weight_dtype=["fp8_per_tensor", "awq_int4_g128"])
+    axis = fit_map([Panel("", table)], "weight_dtype", "gpu")["layout"]["yaxis"]
+    assert (axis["tickvals"], axis["ticktext"]) == (["M" * 80], ["M" * 33 + "…"])
+
+
+def test_beside_names_the_scale_of_colours_has_no_mark_in_its_middle_which_a_phone_has_no_room_for():
+    table = swept(kv_dtype=["bf16", "fp8"], weight_dtype=["fp8_per_tensor", "awq_int4_g128"])
+    bar = fit_map([Panel("", table)], "kv_dtype", "weight_dtype")["layout"]["coloraxis"]["colorbar"]
+    assert bar["ticktext"] == ["0", "", "79.1 GiB usable"]
