@@ -160,7 +160,8 @@ figcaption { font-weight: 600 }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
 caption { text-align: left; font-weight: 600; padding: .25rem 0 }
 th, td { text-align: left; vertical-align: top; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #8886 }
-td { overflow-wrap: anywhere }
+td { white-space: nowrap }
+td.long { white-space: normal; min-width: 16rem; overflow-wrap: anywhere }
 code { overflow-wrap: anywhere }
 """
 
@@ -214,8 +215,7 @@ def html_figures(figures: Sequence[Figure]) -> list[str]:
 
 
 def _html_figure(item: Figure) -> str:
-    white = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "font": {"color": "#222"}}
-    layout = {**item.figure["layout"], **white}
+    layout = _on_white(item.figure["layout"])
     drawn = {"data": item.figure["data"], "layout": layout}
     height = int(layout.get("height", 450))
     return (
@@ -223,6 +223,26 @@ def _html_figure(item: Figure) -> str:
         f"<div role='img' aria-label='{html.escape(item.alt)}' style='height:{height}px'></div>"
         f"<script type='application/json'>{_script_json(drawn)}</script></figure>"
     )
+
+
+def _on_white(layout: Mapping[str, Any]) -> dict[str, Any]:
+    """A layout on white, with the room that the page's look gives its words, and a little more: letters are wider."""
+    axes = {name: _with_room(name, own) for name, own in layout.items() if re.fullmatch(r"[xy]axis\d*", name)}
+    legend = dict(layout.get("legend", {}))
+    if "entrywidth" in legend:
+        legend["entrywidth"] *= _WIDER
+    white = {"paper_bgcolor": "#fff", "plot_bgcolor": "#fff", "font": {"color": "#222", "family": "Arial, sans-serif"}}
+    return {**layout, **axes, **white, "legend": legend, "margin": {"pad": 8, **layout.get("margin", {})}}
+
+
+_WIDER = 1.25
+"""Arial over Source Sans, which is the page's own and not in a file."""
+
+
+def _with_room(name: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """An axis whose title stands clear of its numbers."""
+    title = {"standoff": 20 if name[0] == "x" else 24, **own["title"]} if "title" in own else None
+    return {"automargin": True, **own, **({} if title is None else {"title": title})}
 
 
 def _script_json(figure: Mapping[str, Any]) -> str:
@@ -236,6 +256,14 @@ def _script_json(figure: Mapping[str, Any]) -> str:
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table for a page."""
     top = "".join(f"<th scope='col'>{html.escape(cell)}</th>" for cell in head)
-    lines = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    lines = "\n".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
     caption = f"<caption>{html.escape(title)}</caption>"
     return f"<div class='table'><table>{caption}<thead><tr>{top}</tr></thead>\n<tbody>{lines}</tbody></table></div>"
+
+
+LONG_CELL = 40
+"""Letters from which a cell is prose that wraps; a number or a name cut in two lines would be misread."""
+
+
+def _html_cell(text: str) -> str:
+    return f"<td{' class=long' if len(text) > LONG_CELL else ''}>{html.escape(text)}</td>"

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import product
 from statistics import NormalDist
 
@@ -257,7 +258,7 @@ def _user_plan(scenario: Scenario, users: int, label: str, tokens: int) -> UserP
         users_per_replica=room,
         replicas=replicas,
         num_gpus=gpus,
-        rent_per_hour=None if gpus is None or price is None else gpus * price.usd,
+        rent_per_hour=None if gpus is None or price is None else _rent(gpus, price),
     )
 
 
@@ -321,6 +322,11 @@ def _cache_of_users(scenario: Scenario, users: int, replicas: int) -> int:
 # ---------------------------------------------------------------------------------------------- models x GPUs
 
 
+def _rent(gpus: int, price: Price) -> float:
+    """So many times the price as it is written: of floats 7 x 0.1502 would be 1.0514000000000001, also in files."""
+    return float(gpus * Decimal(repr(price.usd)))
+
+
 @dataclass(frozen=True, slots=True)
 class FleetRow:
     """The fewest GPUs of one kind for one model; `answer` is None where no tried layout fits.
@@ -343,7 +349,7 @@ class FleetRow:
         """US dollars an hour for all of them, where the GPU has a public price."""
         if self.answer is None or self.price is None:
             return None
-        return self.answer.scenario.num_gpus * self.price.usd
+        return _rent(self.answer.scenario.num_gpus, self.price)
 
 
 def which_gpu(scenario: Scenario, models: Sequence[Model | str], gpus: Sequence[Gpu | str]) -> tuple[FleetRow, ...]:

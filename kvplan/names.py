@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from kvplan.errors import InputError, quoted
 
 _NAME = r"[^\W_][\w .+/(),-]{0,79}"
-_RENDERED = r"(?i)www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__"
+_RENDERED = r"(?i)www\.|//|\.\.|(?:^|\W)_|_(?:\W|$)|__|[\u115F\u1160\u3164\uFFA0]"  # those four letters are not seen
 _ORDER = "with a letter or digit first, and without // or .."
 _ID = r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?"
 
@@ -29,3 +30,20 @@ def preset_id(name: object, what: str = "preset id") -> str:
     if not isinstance(name, str) or not re.fullmatch(_ID, name) or re.search(_RENDERED, name):
         raise InputError(f"{what} is {quoted(name)}; use a-z, 0-9, dots and dashes, such as llama-3.1-8b")
     return name
+
+
+FIRST_STRONG, POP = "\u2068", "\u2069"
+
+
+def isolated(name: str) -> str:
+    """`name` for the middle of a sentence: one that runs from right to left keeps to itself.
+
+    Without it the numbers behind a Hebrew or Arabic name turn round: 8 × 8,192 tokens would be shown as 8,192 × 8.
+    """
+    turns = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in name)
+    return f"{FIRST_STRONG}{name}{POP}" if turns else name
+
+
+def without_isolates(text: str) -> str:
+    """A sentence for a file, which keeps no character that is not seen."""
+    return text.replace(FIRST_STRONG, "").replace(POP, "")

@@ -5,6 +5,7 @@ Maps stand on axes of categories, one for each swept value, so that a hover name
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -125,7 +126,7 @@ def fit_map(
     figure = layout(
         height=height,
         margin={"l": 40 + 7 * _longest(grids[0].up_words, up), "r": 12, "t": MAP_TOP, "b": MAP_BOTTOM},
-        coloraxis=scale.coloraxis(1 - BAR_TOP / height),
+        coloraxis=scale.coloraxis(1 - BAR_TOP / height, has_half=up in GROWING),
         xaxis=_category_axis(across, grids[0].across_words) | {"anchor": _axis_name("y", len(panels) - 1)},
         annotations=[_panel_title(panel.title, band) for panel, band in zip(panels, bands, strict=True) if panel.title],
     )
@@ -197,12 +198,15 @@ class _Scale(NamedTuple):
         """The value of the last colour."""
         return 100.0 if self.capacity is None else self.capacity / UNIT_BYTES[self.unit]
 
-    def coloraxis(self, y: float) -> Figure:
-        """The colours with their scale, whose top is at `y` of the figure; its last mark says what it counts."""
+    def coloraxis(self, y: float, has_half: bool) -> Figure:
+        """The colours with their scale, whose top is at `y` of the figure; its last mark says what it counts.
+
+        has_half  whether there is a mark in the middle: beside long names the scale is too short for it on a phone
+        """
         top = self.top
         last = "100 % of usable" if self.capacity is None else f"{format_bytes(self.capacity, self.unit)} usable"
         bar = {"orientation": "h", "thickness": 10, "len": 0.7, "x": 0.04, "xanchor": "left", "y": y, "yanchor": "top"}
-        half = "" if self.capacity is None else f"{top / 2:.3g}"
+        half = f"{top / 2:.3g}" if has_half and self.capacity is not None else ""
         ticks = {"tickmode": "array", "tickvals": [0, top / 2, top], "ticktext": ["0", half, last], "tickangle": 0}
         place = {"xref": "container", "yref": "container"}
         return {"colorscale": _FITTING, "cmin": 0, "cmax": top * _BEYOND, "colorbar": {**bar, **ticks, **place}}
@@ -374,7 +378,7 @@ def _category_axis(column: str, words: Sequence[str], upright: bool = False) -> 
         "type": "category",
         "tickmode": "array",
         "tickvals": shown,
-        "ticktext": shown,
+        "ticktext": [short_name(word) for word in shown],
         "automargin": column not in GROWING,
         "range": ends[::-1] if upright and column not in GROWING else ends,
         "showgrid": False,
@@ -447,12 +451,12 @@ def cache_curves(curves: Sequence[Curve], unit: str = "GiB", scale: str = SCALES
     if len(weights) == 1:
         traces.append(_thin(_line("Weights", curves[0].table, "weight_bytes", unit, GREY, "dash")))
     traces.append(_line("Usable capacity", curves[0].table, "capacity_bytes", unit, *CAPACITY))
-    traces += _crossover_marks(curves, unit, _along(contexts, scale))
     top = max(capacity, *weights) * 1.3 / UNIT_BYTES[unit]
-    lowest = min(int(curve.table["cache_bytes"].min()) for curve in curves) / UNIT_BYTES[unit]
+    lowest = min(*weights, *(int(curve.table["cache_bytes"].min()) for curve in curves)) / UNIT_BYTES[unit]
     log = scale == SCALES[2]
-    bottom = lowest if lowest > 0 else top / 1000
-    limits = {"type": "log", "range": [_log10(bottom), _log10(top)]} if log else {"range": [0, top]}
+    bottom = (lowest if lowest > 0 else top / 1000) if log else 0.0
+    limits = _log_limits(bottom, top) if log else {"range": [bottom, top]}
+    traces += _crossover_marks(curves, unit, _share(contexts, scale != SCALES[1]), _share((bottom, top), log))
     return {
         "data": traces,
         "layout": layout(
@@ -496,33 +500,112 @@ def _thin(line: Figure) -> Figure:
     return line | {"line": line["line"] | {"width": 1.5}}
 
 
-def _along(contexts: Any, scale: str) -> Callable[[int], float]:
-    """Where a context stands on the axis: 0 at its beginning, 1 at its end."""
-    axis_value = float if scale == SCALES[1] else _log10
-    first, last = axis_value(contexts[0]), axis_value(contexts[-1])
-    return lambda context: (axis_value(context) - first) / (last - first)
+def _log_limits(bottom: float, top: float) -> Figure:
+    """A log axis between two sizes, each tick in full: Plotly's own say 5 for 50."""
+    powers = range(math.floor(_log10(bottom)), math.ceil(_log10(top)) + 1)
+    steps = (1, 2, 5) if _log10(top) - _log10(bottom) <= MAX_DECADES else (1,)
+    ticks = [float(f"{step}e{power}") for power in powers for step in steps]
+    shown = [tick for tick in ticks if bottom <= tick <= top]
+    texts = [f"{tick:,.10g}" for tick in shown]
+    limits = {"type": "log", "range": [_log10(bottom), _log10(top)]}
+    return {**limits, "tickmode": "array", "tickvals": shown, "ticktext": texts}
 
 
-def _crossover_marks(curves: Sequence[Curve], unit: str, along: Callable[[int], float]) -> list[Figure]:
-    """The crossovers inside the figure, each with its context; every other one is written below."""
+def _share(ends: Any, log: bool) -> Callable[[float], float]:
+    """Where a value stands on an axis: 0 at its beginning, 1 at its end."""
+    axis_value = _log10 if log else float
+    first, last = axis_value(ends[0]), axis_value(ends[-1])
+    return lambda value: (axis_value(value) - first) / (last - first)
+
+
+def _crossover_marks(
+    curves: Sequence[Curve], unit: str, along: Callable[[float], float], up: Callable[[float], float]
+) -> list[Figure]:
+    """The crossovers inside the figure, each with its context where there is room for it beside the other marks."""
     marks: list[Figure] = []
+    spots: list[_Spot] = []
     for curve, (color, _, symbol) in zip(curves, SERIES, strict=False):
         crossover = curve.plan.crossover_context_length
         if crossover is not None and 0 <= along(crossover) <= 1:
-            place = _label_place(along(crossover), len(marks))
-            marks.append(_crossover_mark(curve, crossover, unit, (color, symbol, place)))
-    return marks
+            mark = _crossover_mark(curve, crossover, unit, (color, symbol))
+            marks.append(mark)
+            spots.append(_Spot(along(crossover), up(mark["y"][0]), len(mark["text"][0])))
+    return [_labelled_mark(mark, place) for mark, place in zip(marks, _label_places(spots), strict=True)]
 
 
-def _label_place(share: float, number: int) -> str:
-    """The side of a mark on which its label is whole, also in a figure as narrow as a phone."""
-    if number % 2:
-        return "bottom right" if share < 0.8 else "bottom center"
-    return "top left" if share > 0.2 else "top right"
+def _labelled_mark(mark: Figure, place: str | None) -> Figure:
+    """The context beside its mark, or none: a label beside another mark would be read as that one's."""
+    return mark | ({"mode": "markers"} if place is None else {"textposition": place})
 
 
-def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, str, str]) -> Figure:
-    p, (color, symbol, place) = curve.plan, look
+class _Spot(NamedTuple):
+    """A mark: where it stands, as shares of the axes, and how many letters its label has."""
+
+    along: float
+    up: float
+    letters: int
+
+    def label_box(self, place: str) -> _Box:
+        """What its label takes in the narrowest figure."""
+        x, y, width = self.along * NARROW[0], self.up * NARROW[1], 7 * self.letters
+        height, side = place.split()
+        left = {"left": x - MARK - width, "center": x - width / 2, "right": x + MARK}[side]
+        bottom = {"top": y + MARK, "middle": y - LINE / 2, "bottom": y - MARK - LINE}[height]
+        return _Box(left, left + width, bottom, bottom + LINE)
+
+    def mark_box(self) -> _Box:
+        """What the mark takes, with the room around it in which a label is read as its own."""
+        x, y, room = self.along * NARROW[0], self.up * NARROW[1], MARK + 6
+        return _Box(x - room, x + room, y - room, y + room)
+
+
+class _Box(NamedTuple):
+    """A part of a figure in pixels, from its lower left corner."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    def is_inside(self) -> bool:
+        """Whether it is whole in the narrowest figure, which has a row for the toolbar above, and room below."""
+        across = self.left >= 0 and self.right <= NARROW[0]
+        return across and self.bottom >= -BELOW and self.top <= NARROW[1] + MARK + LINE
+
+    def meets(self, other: _Box) -> bool:
+        beside = self.right <= other.left or other.right <= self.left
+        return not (beside or self.top <= other.bottom or other.top <= self.bottom)
+
+
+NARROW, MARK, LINE, BELOW = (280, 260), 7, 14, 8
+"""Pixels of the narrowest figure, of half a mark, of a line of text, and between an axis and its ticks' labels."""
+
+PLACES = (
+    "top left", "bottom right", "bottom center", "top right", "top center", "bottom left", "middle right",
+    "middle left",
+)  # fmt: skip
+"""Sides of a mark, those first on which no line passes through its label."""
+
+MAX_DECADES = 4
+"""More powers of ten leave no room for ticks between them."""
+
+
+def _label_places(spots: Sequence[_Spot]) -> list[str | None]:
+    """The side of each mark on which its label is whole, nearer to it than to any other mark; None where none is."""
+    places: list[str | None] = []
+    taken: list[_Box] = []
+    for spot in spots:
+        others = [other.mark_box() for other in spots if other[:2] != spot[:2]]
+        boxes = {place: spot.label_box(place) for place in PLACES}
+        free = (p for p, box in boxes.items() if box.is_inside() and not any(map(box.meets, [*others, *taken])))
+        place = next(free, None)
+        places.append(place)
+        taken += [] if place is None else [boxes[place]]
+    return places
+
+
+def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, str]) -> Figure:
+    p, (color, symbol) = curve.plan, look
     size = p.fullest_stage(crossover).cache_bytes(crossover, p.scenario.batch_size)
     return {
         "type": "scatter",
@@ -531,7 +614,6 @@ def _crossover_mark(curve: Curve, crossover: int, unit: str, look: tuple[str, st
         "x": [crossover],
         "y": [size / UNIT_BYTES[unit]],
         "text": [f"{crossover:,}"],
-        "textposition": place,
         "cliponaxis": False,
         "customdata": [[size, exact(size, unit)]],
         "hovertemplate": f"crossover, {curve.label}<br>%{{x:,d}} tokens<br>%{{customdata[1]}}<extra></extra>",
@@ -713,6 +795,9 @@ def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
                 "type": "category",
                 "categoryorder": "array",
                 "categoryarray": gpus,
+                "tickmode": "array",
+                "tickvals": gpus,
+                "ticktext": [short_name(gpu) for gpu in gpus],
                 "autorange": "reversed",
                 "automargin": True,
             },
@@ -727,7 +812,7 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
     return {
         "type": "bar",
         "orientation": "h",
-        "name": model,
+        "name": short_name(model),
         "y": [row.gpu for row in rows],
         "x": values,
         "text": short,
@@ -737,6 +822,17 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
         "hovertemplate": f"{model} on %{{y}}<br>%{{customdata}}<extra></extra>",
         "marker": {"color": color, "pattern": {"shape": pattern, "fillmode": "overlay", "size": 6, "solidity": 0.2}},
     }
+
+
+MAX_NAME = 34
+"""Letters of a name beside a figure, as many as ids of presets have; longer ones would take all room on a phone.
+
+Hovers and tables have them whole.
+"""
+
+
+def short_name(name: str) -> str:
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
 def price_words(row: FleetRow) -> str:

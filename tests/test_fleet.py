@@ -244,6 +244,15 @@ def test_gpus_are_ranked_by_price_and_by_number_with_what_is_unknown_last() -> N
     assert cheapest_first(rows)[0].rent_per_hour == 1.5
 
 
+def test_the_price_of_several_gpus_is_exactly_so_many_times_the_price_of_one() -> None:
+    gpu = define_gpu(name="G", usable_bytes=24 * GIB, node_gpus=8, rent_usd_per_hour=0.1)
+    asked = Scenario(model(), gpu, context_length=32768, batch_size=8, memory_fraction=1.0, overhead_bytes=GIB)
+    (row,) = which_gpu(asked, [model()], [gpu])
+    assert (row.num_gpus, row.rent_per_hour) == (3, 0.3)  # of floats 3 * 0.1 is 0.30000000000000004
+    (users, *_) = plan_users(asked, 14, lengths_from_list([32768]))
+    assert (users.num_gpus, users.rent_per_hour) == (7, 0.7)
+
+
 def test_of_equal_numbers_the_cheaper_comes_first_and_of_equal_prices_the_name_decides() -> None:
     prices = {"b": 2.0, "a": 2.0, "c": 1.0}
     gpus = [

@@ -8,6 +8,7 @@ from plotly.colors import sample_colorscale, unlabel_rgb
 import kvplan
 from kvplan.charts import SERIES, octave_values
 from kvplan.fleet import cheapest_first, which_gpu
+from kvplan.hardware import define_gpu
 from kvplan.sweep_charts import (
     CIVIDIS,
     DARK_CELLS,
@@ -39,10 +40,10 @@ def traces(figure, kind):
     return [trace for trace in figure["data"] if trace["type"] == kind]
 
 
-def curves(**values):
+def curves(scenario=LLAMA, **values):
     ((setting, choices),) = values.items()
     contexts = octave_values(512, 2**19)
-    scenarios = [LLAMA.with_changes(**{setting: choice}) for choice in choices]
+    scenarios = [scenario.with_changes(**{setting: choice}) for choice in choices]
     return [
         Curve(str(choice), kvplan.plan(here), kvplan.sweep(here, context_length=contexts))
         for choice, here in zip(choices, scenarios, strict=True)
@@ -306,6 +307,35 @@ def test_crossovers_of_compared_lines_are_their_plans_and_are_written_beside_the
     assert [mark["text"] for mark in marks] == [[f"{at:,}"] for at in crossovers]
 
 
+def labelled(figure):
+    """(context, where its label stands) of each crossover, None for a mark without one."""
+    marks = [trace for trace in figure["data"] if trace["name"].startswith("Crossover")]
+    return [(mark["x"][0], mark["textposition"] if "text" in mark["mode"] else None) for mark in marks]
+
+
+def test_a_crossover_is_never_labelled_beside_the_mark_of_another_one():
+    """On a linear axis of 512K these marks lie within 6 pixels of a phone's 280: a label would be another's."""
+    found = curves(LLAMA.with_changes(batch_size=8), weight_dtype=[None, "fp8_per_tensor", "awq_int4_g128"])
+    assert labelled(cache_curves(found, scale="linear")) == [
+        (15317, "top right"), (8661, None), (5463, "bottom right"),
+    ]  # fmt: skip
+    assert None not in dict(labelled(cache_curves(found, scale=SCALES[0]))).values()
+
+
+@pytest.mark.parametrize("unit", ["GiB", "GB"])
+def test_a_logarithmic_axis_of_memory_writes_each_tick_in_full(unit):
+    axis = cache_curves(curves(kv_dtype=["bf16"]), unit, "logarithmic")["layout"]["yaxis"]
+    assert axis["ticktext"][-5:] == ["5", "10", "20", "50", "100"]  # up to 1.3 × 79.1 GiB, of 84.9 GB
+    assert axis["tickvals"][-5:] == [5, 10, 20, 50, 100]
+
+
+def test_a_logarithmic_axis_begins_below_the_weights_also_where_the_cache_is_larger_all_along():
+    found = curves(batch_size=[1024])  # 512 tokens of 1,024 keep 64 GiB, the weights are 15
+    bottom, top = cache_curves(found, scale="logarithmic")["layout"]["yaxis"]["range"]
+    assert 10**bottom == pytest.approx(16_060_522_496 / GIB)
+    assert bottom < top
+
+
 def test_lines_with_other_weights_have_their_own_line_of_weights():
     figure = cache_curves(curves(num_kv_heads=[32, 1]))
     names = [trace["name"] for trace in figure["data"] if trace["mode"] == "lines"]
@@ -422,3 +452,19 @@ def test_every_figure_is_one_that_plotly_accepts():
     for figure in figures:
         go.Figure(figure)  # refuses what it does not know
         assert figure["layout"]["template"] == {}
+
+
+def test_a_long_name_leaves_room_for_the_figure_and_is_whole_in_its_hover():
+    gpu = define_gpu(name="M" * 80, usable_bytes=80 * GIB, rent_usd_per_hour=1.0)
+    figure = fleet_bars(which_gpu(LLAMA, ["llama-3.1-8b"], [gpu]), by_price=True)
+    assert figure["layout"]["yaxis"]["ticktext"] == ["M" * 33 + "…"]
+    assert figure["data"][0]["y"] == figure["layout"]["yaxis"]["tickvals"] == ["M" * 80]
+    table = kvplan.sweep(LLAMA, gpu=[gpu], weight_dtype=["fp8_per_tensor", "awq_int4_g128"])
+    axis = fit_map([Panel("", table)], "weight_dtype", "gpu")["layout"]["yaxis"]
+    assert (axis["tickvals"], axis["ticktext"]) == (["M" * 80], ["M" * 33 + "…"])
+
+
+def test_beside_names_the_scale_of_colours_has_no_mark_in_its_middle_which_a_phone_has_no_room_for():
+    table = swept(kv_dtype=["bf16", "fp8"], weight_dtype=["fp8_per_tensor", "awq_int4_g128"])
+    bar = fit_map([Panel("", table)], "kv_dtype", "weight_dtype")["layout"]["coloraxis"]["colorbar"]
+    assert bar["ticktext"] == ["0", "", "79.1 GiB usable"]

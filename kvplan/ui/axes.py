@@ -80,7 +80,9 @@ def _chosen(label: str, options: Callable[[], list[str]], first: tuple[str, ...]
 
     def ask(key: str, scenario: Scenario) -> list[Any]:
         known = options()
-        chosen = st.multiselect(label, known, [item for item in first if item in known], key=key, bind=BIND)
+        usual = [item for item in first if item in known]
+        # the entry of Streamlit's that takes all matches would stand first, and Enter would take it
+        chosen = st.multiselect(label, known, usual, key=key, bind=BIND, select_all=False)
         if not chosen:
             raise InputError(f"no {label} is chosen; choose at least one")
         return list(chosen)
@@ -99,6 +101,7 @@ def _ask_heads(key: str, scenario: Scenario) -> list[Any]:
     chosen = st.multiselect(
         "Numbers of KV heads", words, key=key, bind=BIND, placeholder=", ".join(map(str, usual)),
         help="From MHA, as many as query heads, to MQA, a single one. Nothing chosen: MHA, as trained, MQA.",
+        select_all=False,
     )  # fmt: skip
     return [count for count in choices if str(count) in chosen] or usual
 

@@ -22,6 +22,7 @@ from kvplan.errors import KvplanError
 from kvplan.hardware import Gpu
 from kvplan.library import file_text, is_shipped, kind_of, scenario_preset
 from kvplan.model import Model
+from kvplan.names import without_isolates
 from kvplan.plan import MemoryPlan, Scenario
 from kvplan.report import (
     MAX_SHOWN_ROWS,
@@ -102,7 +103,7 @@ def offer_scenario(scenario: Scenario) -> None:
     """The scenario as a preset file, or why it cannot be one."""
     name = f"{scenario.model.name} on {scenario.gpu.name}"[:80].rstrip()
     try:
-        text = file_text(scenario_preset(scenario, name, f"{words.about(scenario)}.", "scenario"))
+        text = file_text(scenario_preset(scenario, name, f"{without_isolates(words.about(scenario))}.", "scenario"))
     except KvplanError as error:
         st.text(f"No scenario preset: {error}.")
     else:

@@ -160,7 +160,7 @@ def compare_models() -> None:
 def ask_beside(label: str, others: list[str], key: str) -> list[str]:
     """Up to two more models or GPUs, by id."""
     read_address(key, others, MAX_BESIDE)
-    more = st.multiselect(label, others, key=key, max_selections=MAX_BESIDE, persist_state="session")
+    more = st.multiselect(label, others, key=key, max_selections=MAX_BESIDE, persist_state="session", select_all=False)
     write_address(key, more)
     return more
 

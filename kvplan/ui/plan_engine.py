@@ -20,7 +20,7 @@ def show_engine(p: MemoryPlan) -> None:
     if section.open:
         with section:
             _show_server(p)
-            st.page_link(ENGINE_PAGE, label="More on the Engine page, where a start-up log can be checked")
+            st.page_link(ENGINE_PAGE, label="More on the Engine page, with a check of your log")
 
 
 def _show_server(p: MemoryPlan) -> None:

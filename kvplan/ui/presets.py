@@ -382,7 +382,7 @@ def take_files(presets: Sequence[Preset]) -> None:
     words.show_facts(rows, ("kind", "id", "name", "in the library"), "Presets in the files", "upload_table")
     labels = list(stands)
     key = f"take_{abs(hash(tuple(labels)))}"
-    taken = st.multiselect("Take", labels, labels, key=key)
+    taken = st.multiselect("Take", labels, labels, key=key, select_all=False)
     chosen = [preset for preset in presets if label_of(preset) in taken]
     with st.container(horizontal=True):
         st.button(

@@ -18,6 +18,7 @@ from kvplan.errors import KvplanError
 from kvplan.explain import Term
 from kvplan.fleet import why_no_stages
 from kvplan.model import Model
+from kvplan.names import isolated
 from kvplan.plan import Scenario
 from kvplan.sweep import AS_PUBLISHED
 from kvplan.ui.fields import SETTING_LABELS
@@ -247,12 +248,13 @@ def besides(scenario: Scenario) -> str:
 
 def hardware(scenario: Scenario) -> str:
     """The model and its GPUs: `Llama 3.1 70B on 4 × H100 SXM5 80GB`."""
-    return f"{scenario.model.name} on {gpus(scenario)}"
+    return f"{isolated(scenario.model.name)} on {gpus(scenario)}"
 
 
 def gpus(scenario: Scenario) -> str:
     """The GPUs of one copy of the model, and how it lies over them."""
-    many = f"{scenario.num_gpus:,} × {scenario.gpu.name}" if scenario.num_gpus > 1 else scenario.gpu.name
+    name = isolated(scenario.gpu.name)
+    many = f"{scenario.num_gpus:,} × {name}" if scenario.num_gpus > 1 else name
     stages, copies = scenario.pipeline_parallel, scenario.data_parallel
     whole = " with whole experts" if scenario.expert_parallel and scenario.model.has_experts else ""
     return (

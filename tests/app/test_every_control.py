@@ -1,7 +1,9 @@
 """Every control of every page is touched, and no page shows a person a name of the code, a None or a nan."""
 
+import ast
 import json
 import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from kvplan.presets import list_models, load_model
 from kvplan.share import LINK_KEYS, PAGE_KEYS
 from kvplan.ui.fields import FIELDS
 
+UI = Path(__file__).resolve().parents[2] / "kvplan" / "ui"
 SIDEBAR = {*FIELDS, "example", "node", "unit", "lora_rank", "lora_count"}
 VIEWS = {
     ("plan",): set(),
@@ -150,3 +153,11 @@ def words_of(page):
         figure = json.loads(chart.proto.spec)
         yield chart.proto.alt
         yield from (trace.get("name") or "" for trace in figure["data"])
+
+
+@pytest.mark.parametrize("path", sorted(UI.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_list_of_several_has_an_entry_for_all_matches_which_enter_would_take_instead_of_the_one_typed(path):
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    lists = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "multiselect"]
+    said = [{word.arg: word.value for word in call.keywords}.get("select_all") for call in lists]
+    assert [isinstance(word, ast.Constant) and word.value is False for word in said] == [True] * len(lists)

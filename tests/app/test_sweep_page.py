@@ -198,7 +198,7 @@ def test_the_fit_map_its_table_and_its_heading_are_the_sweeps(app):
     cells = page.figure("What fits")["data"][0]
     assert numbers(cells["customdata"]) == table["total_bytes"].tolist()
     assert page.tables()[0]["total_bytes"].tolist() == table["total_bytes"].tolist()
-    assert page.heading() == f"The most that fits: {largest_point(table, 131072).words}"
+    assert page.heading() == f"The most that fits on this map: {largest_point(table, 131072).words}"
 
 
 def test_one_map_for_each_precision(app):
@@ -207,7 +207,7 @@ def test_one_map_for_each_precision(app):
     maps = [trace for trace in page.figure("What fits")["data"] if trace["type"] == "heatmap"]
     assert len(maps) == 2
     assert set(page.tables()[0]["kv_dtype"]) == {"bf16", "fp8"}
-    assert page.heading() == "The most that fits: 4 sequences of 128K tokens, with fp8"
+    assert page.heading() == "The most that fits on these maps: 4 sequences of 128K tokens, with fp8"
     assert "with bf16: 2 sequences of 128K tokens" in page.texts()
 
 
@@ -281,6 +281,16 @@ def test_lines_that_never_fit_and_contexts_beyond_the_models_limit_are_said(app)
     assert kvplan.plan(LLAMA.with_changes(context_length=2**15)).fits
     assert page.heading() == "Fits up to 32K tokens on h100-sxm-80gb; 1 line never fits"
     assert "What is above 131,072 tokens is beyond what the model is made for." in [c.value for c in page.run.caption]
+
+
+def test_lines_that_reach_equally_far_are_not_told_apart_and_a_figure_claims_no_more_than_it_draws(app):
+    """16,384 tokens take 2 GiB of cache and fit in 79.1 GiB by far: the figure ends there, the memory does not."""
+    page = asked(app, PAIR, batch="1")
+    page.set(across="Context length", up="Number of GPUs")
+    page.set(pair_context_length="8k,16k", pair_tensor_parallel="1,2,4,8")
+    assert page.heading() == "Fits up to 16K tokens on every line"
+    said = "Of the values drawn: more may fit between two of them, or beyond the last."
+    assert said in [caption.value for caption in page.run.caption]
 
 
 def test_one_sequence_is_singular(app):

@@ -1,12 +1,14 @@
 """Small pieces of pages, without a page."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from kvplan.names import without_isolates
 from kvplan.plan import Scenario
-from kvplan.presets import load_model
+from kvplan.presets import load_gpu, load_model
 from kvplan.ui import words
 
 
@@ -63,3 +65,12 @@ def test_numbers_that_a_browser_would_round_become_text():
     assert shown["large"].tolist() == ["1", "9,007,199,254,740,993"]
     assert shown["huge"].tolist() == ["1", f"{2**80:,}"]
     assert shown["words"].tolist() == ["a", "b"]
+
+
+def test_numbers_behind_a_name_from_right_to_left_stay_in_their_order():
+    """U+2068 and U+2069 keep a name to itself: without them 8 × 8,192 behind a Hebrew name is shown as 8,192 × 8."""
+    model, gpu = replace(load_model("llama-3.1-8b"), name="מודל"), replace(load_gpu("t4-16gb"), name="بطاقة")
+    said = words.about(Scenario(model, gpu, context_length=8192, batch_size=8))
+    assert said.startswith("\u2068מודל\u2069 on \u2068بطاقة\u2069: 8 × 8,192 tokens")
+    assert without_isolates(said).startswith("מודל on بطاقة: 8 × 8,192 tokens")
+    assert words.hardware(Scenario("llama-3.1-8b", "t4-16gb")) == "Llama 3.1 8B on T4 16GB"

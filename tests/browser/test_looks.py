@@ -135,6 +135,20 @@ def test_on_a_dark_touch_screen_text_stands_out_no_toolbar_covers_a_part_and_not
     assert phone.page.evaluate(COVERED) == []
 
 
+CUT = """() => [...document.querySelectorAll('[data-testid=stMain] :is([role=radiogroup], a, a *, button)')]
+  .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth && getComputedStyle(e).overflowX !== 'visible')
+  .map(e => e.textContent)"""
+
+
+@pytest.mark.parametrize("path", ["/", "/lab"])
+def test_what_a_phone_unfolds_is_whole_too(phone, path):
+    phone.open(path)
+    for part in phone.page.locator("[data-testid=stMain] summary").all():
+        with phone.rerun():
+            part.click()
+    assert phone.page.evaluate(CUT) == []
+
+
 @pytest.mark.parametrize("path", ["/", "/users", "/sweep"])
 def test_what_cannot_be_planned_leaves_the_sidebar_in_which_to_mend_it(visit, path):
     visitor = visit(path)

@@ -17,7 +17,7 @@ PAGES = {
     "/": "Fits: ",
     "/users": "8 users at once",
     "/engine": "Engine",
-    "/sweep": "The most that fits: ",
+    "/sweep": "The most that fits on this map: ",
     "/models": "Models and GPUs",
     "/define": "Define your own",
     "/import": "Import",

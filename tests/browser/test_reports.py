@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from kvplan.charts import memory_bar
 from kvplan.documents import Figure
 from kvplan.plan import Scenario, plan
 from kvplan.report import plan_html, sweep_html
 from kvplan.sweep import sweep
-from kvplan.sweep_charts import Panel, fit_map
+from kvplan.sweep_charts import Panel, fit_map, head_bars
 from tests.examples import LLAMA_8B, SMALL_GPU
 
 pytestmark = pytest.mark.browser
@@ -73,3 +74,32 @@ def test_hostile_text_in_a_report_runs_nothing(opened):
     page, trouble = opened(sweep_html(TABLE, SCENARIO, [hostile], title="<script>alert(1)</script>"))
     assert trouble == []
     assert page.locator("img").count() == 0
+
+
+OVERLAPS = """() => {
+  const box = e => e.getBoundingClientRect();
+  const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  return [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => {
+    const words = [...plot.querySelectorAll('.xtick, .ytick')], legend = plot.querySelector('.legend .bg');
+    const titles = [...plot.querySelectorAll('.xtitle, .ytitle')];
+    const cut = [...plot.querySelectorAll('.legendtext')].filter(e => box(e).right > box(legend).right);
+    return [...titles.filter(title => words.some(word => meet(box(title), box(word)))), ...cut]
+      .map(e => e.textContent);
+  });
+}"""
+
+
+def test_in_a_report_no_words_of_a_figure_overlap_or_are_cut_and_no_number_stands_on_two_lines(opened):
+    by_gpu = sweep(SCENARIO, context_length="1k..64k*2", gpu=["t4-16gb", "a100-sxm-40gb", "h100-sxm-80gb"])
+    bars = head_bars({8: 55276, 1: 445795}, {8: "", 1: ""}, "longest context (tokens)")
+    figures = [
+        Figure("GPUs", "A map", fit_map([Panel("", by_gpu)], "context_length", "gpu")),
+        Figure("Heads", "Bars", bars),
+        Figure("Memory", "A bar", memory_bar(PLAN)),
+    ]
+    page, _ = opened(sweep_html(TABLE, SCENARIO, figures))
+    assert page.evaluate(OVERLAPS) == []
+    heights = page.evaluate("() => [...document.querySelectorAll('tbody')].slice(0, 1).flatMap(t => [...t.rows])"
+                            ".map(row => row.offsetHeight)")  # fmt: skip
+    assert len(heights) == len(TABLE)
+    assert max(heights) < 40  # a line of 15 pixels takes 22, two take 45

@@ -46,6 +46,7 @@ NAMES: dict[str, str] = {
     "colour": ":red[x]",
     "badge": ":blue-badge[x]",
     "arrow": "a -> b",
+    "letter that is not seen": "\u3164",
     "formula": "=HYPERLINK(1)",
     "formula plus": "+1",
     "formula minus": "-1+1",

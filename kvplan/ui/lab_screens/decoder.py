@@ -109,7 +109,8 @@ def _number(label: str, key: str, low: int, high: int) -> int:
 
 
 def _choice(label: str, key: str, options: tuple[str, ...]) -> None:
-    st.segmented_control(label, options, default=SMALLEST[key], key=key, required=True, bind=BIND)
+    with st.container(width=360):  # in one of its own it wraps on a phone, where a row would cut its last choice off
+        st.segmented_control(label, options, default=SMALLEST[key], key=key, required=True, bind=BIND)
 
 
 def _read(steps: int) -> Setting:

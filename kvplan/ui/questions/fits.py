@@ -94,9 +94,10 @@ def _maps(scenario: Scenario, axes: dict[str, list[Any]], panel: str) -> tuple[l
 
 def _answer(maps: list[Map]) -> str:
     best = max(maps, key=lambda one: _in_flight(one.largest))
+    here = "on this map" if len(maps) == 1 else "on these maps"  # between its points and beyond them more may fit
     if best.largest is None:
-        return "Nothing on this map fits" if len(maps) == 1 else "Nothing on these maps fits"
-    return f"The most that fits: {best.largest.words}" + (f", {best.words}" if best.words else "")
+        return f"Nothing {here} fits"
+    return f"The most that fits {here}: {best.largest.words}" + (f", {best.words}" if best.words else "")
 
 
 def _in_flight(largest: Largest | None) -> int:

@@ -29,11 +29,14 @@ def ask(scenario: Scenario) -> None:
     """Controls, answer, figure, table."""
     here, own = held(FIELDS["model"]), held(FIELDS["gpu"])
     others = [name for name in model_ids() if name != here]
-    more = st.multiselect("Beside the sidebar's model", others, key="fleet_models", max_selections=2, bind=BIND)
+    more = st.multiselect(
+        "Beside the sidebar's model", others, key="fleet_models", max_selections=2, bind=BIND, select_all=False
+    )
     known = gpu_ids()
     gpus = st.multiselect(
-        "Beside the sidebar's GPU", known, [g for g in POPULAR_GPUS if g in known], key="fleet_gpus", bind=BIND
-    )
+        "Beside the sidebar's GPU", known, [g for g in POPULAR_GPUS if g in known], key="fleet_gpus", bind=BIND,
+        select_all=False,
+    )  # fmt: skip
     by = st.segmented_control("Compare by", [PRICE, COUNT], default=PRICE, key="fleet_by", bind=BIND, required=True)
     asked = list(dict.fromkeys([own, *gpus]))
     rows = [row for model in (here, *more) for row in _rows(scenario, model, asked)]

@@ -42,6 +42,8 @@ def ask(scenario: Scenario) -> None:
     figure = Drawn("What two settings do together", alt, _figure(table, first, second, scenario))
     with above_figure(figure, "pair"):
         show_answer(answer, p)
+        if _lines(table, first, second) is not None and table["fits"].any():
+            st.caption("Of the values drawn: more may fit between two of them, or beyond the last.")
         say_limit(chosen.get("context_length", ()), scenario.model.context_limit)
     show_sweep(table, scenario, "two-settings", answer, figure)
     show_formula("pair", lambda: show_memory_sum(p))
@@ -73,7 +75,7 @@ def _figure(table: pd.DataFrame, first: str, second: str, scenario: Scenario) ->
 def _answer(table: pd.DataFrame, first: str, second: str, scenario: Scenario) -> str:
     if {first, second} == GROWING:
         largest = largest_point(table, scenario.model.context_limit)
-        return "Nothing on this map fits" if largest is None else f"The most that fits: {largest.words}"
+        return "Nothing on this map fits" if largest is None else f"The most that fits on this map: {largest.words}"
     lines = _lines(table, first, second)
     if lines is None or not table["fits"].any():
         fitting = int(table["fits"].sum())
@@ -85,11 +87,14 @@ def _reach(table: pd.DataFrame, along: str, by: str, scenario: Scenario) -> str:
     """How far each line fits, the farthest first; of many, the farthest and the nearest."""
     farthest = table[table["fits"]].groupby(by, observed=True)[along].max().sort_values(ascending=False, kind="stable")
     word = "token" if along == "context_length" else "sequence"
+    lines = table[by].nunique()
     first, *others = axis_words(farthest, along)
     named = values_words(by, list(farthest.index), scenario)
     reaches = [f"{first} {word if first == '1' else word + 's'}", *others]
+    if len(farthest) == lines > 1 and farthest.nunique() == 1:
+        return f"Fits up to {reaches[0]} on every line"
     parts = [f"{reach} {phrase}" for reach, phrase in zip(reaches, named, strict=True)]
-    none = table[by].nunique() - len(parts)
+    none = lines - len(parts)
     never = f"; {words.counted(none, 'line')} never {'fits' if none == 1 else 'fit'}" if none else ""
     if len(parts) > MAX_NAMED:
         return f"Fits up to {parts[0]}, and at the least {parts[-1]}{never}"
