@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan import charts
 from kvplan.documents import (
@@ -28,10 +28,12 @@ from kvplan.documents import (
 )
 from kvplan.errors import InputError, LinkError
 from kvplan.explain import cache_terms, kinds_sentence, layer_strip, overhead_terms, plan_values, weight_terms
+from kvplan.hardware import Gpu
+from kvplan.model import Model
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.share import YES_NO, to_link
 from kvplan.sweep import AS_PUBLISHED, over_context
-from kvplan.units import counted, require_kind
+from kvplan.units import counted, format_rate, require_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +41,21 @@ if TYPE_CHECKING:
 MAX_SHOWN_ROWS = 20_000
 """Rows of a table in Markdown or HTML; more would not open. CSV and JSON hold any number."""
 
+USD_AN_HOUR = "USD an hour"
+"""The column of rental prices; their sources come along where a table has it."""
+
 _COUNTED = "overhead_bytes"
 """A column of sweeps that is named like a setting, and holds what was found for the row."""
+
+
+class Beside(NamedTuple):
+    """Models and GPUs that rows of a sweep are of besides the scenario's own: their sources come along."""
+
+    models: tuple[Model, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+
+
+NOTHING_BESIDE = Beside()
 
 
 # ------------------------------------------------------------------------------------- what every file carries
@@ -109,15 +124,24 @@ def source_rows(scenario: Scenario) -> list[tuple[str, str]]:
     """(what, where from) for every figure that the scenario rests on, notes included."""
     p = plan(scenario)
     model, gpu, draft = scenario.model, scenario.gpu, scenario.draft_model
-    rows = [(f"model {model.name}", model.source or "defined by the user")]
-    rows += [("note", note) for note in model.notes]
+    rows = _model_sources(model)
     if draft is not None:
         rows.append((f"draft model {draft.name}", draft.source or "defined by the user"))
-    rows.append((f"usable memory of {gpu.name}", gpu.usable_basis))
-    rows += [(f"GPU {gpu.name}", source) for source in gpu.sources]
-    rows += [("note", note) for note in gpu.notes]
+    rows += _gpu_sources(gpu)
     rows.append(("run-time overhead", p.runtime.source))
     return rows + [("warning", text) for text in p.warnings]
+
+
+def _model_sources(model: Model) -> list[tuple[str, str]]:
+    return [(f"model {model.name}", model.source or "defined by the user"), *(("note", note) for note in model.notes)]
+
+
+def _gpu_sources(gpu: Gpu) -> list[tuple[str, str]]:
+    return [
+        (f"usable memory of {gpu.name}", gpu.usable_basis),
+        *((f"GPU {gpu.name}", source) for source in gpu.sources),
+        *(("note", note) for note in gpu.notes),
+    ]
 
 
 def about(scenario: Scenario, address: str = "", settings: str = "") -> About:
@@ -221,34 +245,43 @@ def plan_figures(p: MemoryPlan, unit: str = "GiB") -> tuple[Figure, ...]:
 # ------------------------------------------------------------------------------------------------------ the sweep
 
 
-def sweep_csv(table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "") -> str:
+def sweep_csv(
+    table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "", beside: Beside = NOTHING_BESIDE
+) -> str:
     """The very rows of `table` as CSV, after comment lines (#) with the inputs, the sources and the link.
 
     `pandas.read_csv(..., comment="#")` reads it.
     """
     link = link_or_reason(scenario, address, settings)
-    head = [*plain_setting_rows(scenario), *_sweep_sources(table, scenario), ("link", link)]
+    head = [*plain_setting_rows(scenario), *_sweep_sources(table, scenario, beside), ("link", link)]
     comments = "".join(csv_comment(f"{what}: {text}") for what, text in head)
     return comments + table_csv(table)
 
 
-def sweep_json(table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "") -> str:
+def sweep_json(
+    table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "", beside: Beside = NOTHING_BESIDE
+) -> str:
     """The very rows of `table` as JSON: columns, and rows in their order; bytes are ints, a missing value is null."""
     rows = [list(row) for row in _plain_rows(table)]
     return json_document(
-        _sweep_about(table, scenario, address, settings),
+        _sweep_about(table, scenario, address, settings, beside),
         {"columns": [str(name) for name in table.columns], "rows": rows},
     )
 
 
 def sweep_markdown(
-    table: pd.DataFrame, scenario: Scenario, address: str = "", settings: str = "", title: str = "Sweep"
+    table: pd.DataFrame,
+    scenario: Scenario,
+    address: str = "",
+    settings: str = "",
+    title: str = "Sweep",
+    beside: Beside = NOTHING_BESIDE,
 ) -> str:
     """The very rows of `table` as a Markdown document. Raises InputError beyond MAX_SHOWN_ROWS."""
     _require_showable(table)
     shown = markdown_table([str(name) for name in table.columns], _text_rows(table))
     return markdown_document(
-        _sweep_title(table, scenario, title), _sweep_about(table, scenario, address, settings), [shown]
+        _sweep_title(table, scenario, title), _sweep_about(table, scenario, address, settings, beside), [shown]
     )
 
 
@@ -259,6 +292,7 @@ def sweep_html(
     address: str = "",
     settings: str = "",
     title: str = "Sweep",
+    beside: Beside = NOTHING_BESIDE,
 ) -> str:
     """The very rows of `table`, and the figures as they are on the page, as one HTML page without network.
 
@@ -267,18 +301,34 @@ def sweep_html(
     _require_showable(table)
     rows = html_table(title, [str(name) for name in table.columns], _text_rows(table))
     heading = _sweep_title(table, scenario, title)
-    return html_page(heading, _sweep_about(table, scenario, address, settings), [*html_figures(figures), rows])
+    return html_page(heading, _sweep_about(table, scenario, address, settings, beside), [*html_figures(figures), rows])
 
 
-def _sweep_about(table: pd.DataFrame, scenario: Scenario, address: str, settings: str) -> About:
-    return about(scenario, address, settings)._replace(sources=_sweep_sources(table, scenario))
+def _sweep_about(table: pd.DataFrame, scenario: Scenario, address: str, settings: str, beside: Beside) -> About:
+    return about(scenario, address, settings)._replace(sources=_sweep_sources(table, scenario, beside))
 
 
-def _sweep_sources(table: pd.DataFrame, scenario: Scenario) -> list[tuple[str, str]]:
-    """`source_rows`, after a word on the settings that are not for the rows what they are for the scenario."""
+def _sweep_sources(table: pd.DataFrame, scenario: Scenario, beside: Beside) -> list[tuple[str, str]]:
+    """`source_rows` and those of what else rows are of, after a word on the settings that are each row's own."""
     own = [setting_label(setting) for setting in _swept_settings(table, scenario)]
     said = f"each row has its own, whatever the inputs say: {', '.join(own)}"
-    return [*([("rows", said)] if own else []), *source_rows(scenario)]
+    rows = [
+        *([("rows", said)] if own else []),
+        *source_rows(scenario),
+        *(row for model in beside.models for row in _model_sources(model)),
+        *(row for gpu in beside.gpus for row in _gpu_sources(gpu)),
+        *(_price_sources([scenario.gpu, *beside.gpus]) if USD_AN_HOUR in table else []),
+    ]
+    return list(dict.fromkeys(rows))
+
+
+def _price_sources(gpus: Iterable[Gpu]) -> list[tuple[str, str]]:
+    priced = [(gpu.name, gpu.rent_per_hour) for gpu in gpus]
+    return [
+        (f"price of {name}", f"{format_rate(price.usd)} an hour on {price.date}, {price.source}")
+        for name, price in priced
+        if price is not None
+    ]
 
 
 def _swept_settings(table: pd.DataFrame, scenario: Scenario) -> list[str]:

@@ -19,9 +19,11 @@ from kvplan import charts
 from kvplan.documents import Figure, table_csv
 from kvplan.errors import InputError
 from kvplan.explain import part_bytes
+from kvplan.hardware import Price
 from kvplan.plan import MemoryPlan, Scenario, plan
 from kvplan.report import (
     MAX_SHOWN_ROWS,
+    Beside,
     plain_setting_rows,
     plan_csv,
     plan_html,
@@ -233,6 +235,21 @@ def test_the_inputs_of_a_sweep_say_which_of_them_are_each_rows_own(
     scenario = Scenario(LLAMA_8B, replace(SMALL_GPU, name="Small"), batch_size=2)
     text = write(table, scenario).replace("\\", "")
     assert re.search(f'{re.escape(OWN + own)}(<|"| \\||\n)', text)
+
+
+@ALL_SWEEP_FILES
+def test_sources_of_other_models_and_gpus_that_rows_are_of_come_along_with_prices_where_there_are_any(
+    write: Callable[..., str],
+) -> None:
+    model = replace(LLAMA_8B, name="Other", source="a paper", notes=("counted by hand",))
+    rent = (Price("rent", 2.5, "2026-11-01", "a price list"), Price("rent", 2.25, "2026-10-01", "a cheaper one"))
+    gpu = replace(SMALL_GPU, name="Large", usable_basis="read from a driver", sources=("a data sheet",), prices=rent)
+    rows = pd.DataFrame({"model": ["Other"], "GPU": ["Large"], "USD an hour": [2.25]})
+    text = write(rows, SCENARIO, beside=Beside((model,), (gpu,)))
+    for said in ("a paper", "counted by hand", "read from a driver", "a data sheet"):
+        assert text.count(said) == 1
+    assert "$2.25 an hour on 2026-10-01, a cheaper one" in text.replace("\\", "")
+    assert "a cheaper one" not in write(rows.drop(columns="USD an hour"), SCENARIO, beside=Beside((model,), (gpu,)))
 
 
 @ALL_SWEEP_FILES

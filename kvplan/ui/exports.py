@@ -26,6 +26,7 @@ from kvplan.names import without_isolates
 from kvplan.plan import MemoryPlan, Scenario
 from kvplan.report import (
     MAX_SHOWN_ROWS,
+    Beside,
     plan_csv,
     plan_html,
     plan_json,
@@ -37,6 +38,7 @@ from kvplan.report import (
 )
 from kvplan.ui import words
 from kvplan.ui.address import page_settings
+from kvplan.ui.library import find_gpu, find_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,13 +92,25 @@ def offer_comparison(found: Comparison) -> None:
 
 def offer_sweep(table: pd.DataFrame, scenario: Scenario, name: str, title: str, *figures: Figure) -> None:
     """The very rows that a page shows, with its figures, in all formats; the link opens the page as it stands."""
-    here, settings = f"{words.home()}sweep", page_settings()
+    here, settings, beside = f"{words.home()}sweep", page_settings(), _beside(table, scenario)
     files = _four(
-        lambda: sweep_csv(table, scenario, here, settings), lambda: sweep_json(table, scenario, here, settings),
-        lambda: sweep_markdown(table, scenario, here, settings, title),
-        lambda: sweep_html(table, scenario, figures, here, settings, title),
-    )  # fmt: skip
+        lambda: sweep_csv(table, scenario, here, settings, beside),
+        lambda: sweep_json(table, scenario, here, settings, beside),
+        lambda: sweep_markdown(table, scenario, here, settings, title, beside),
+        lambda: sweep_html(table, scenario, figures, here, settings, title, beside),
+    )
     _offer(name, files if len(table) <= MAX_SHOWN_ROWS else files[:2])
+
+
+def _beside(table: pd.DataFrame, scenario: Scenario) -> Beside:
+    """The other models and GPUs that rows name. They are looked up now: a file is made when no session is at hand."""
+    columns = {str(name).lower(): table[name] for name in table.columns}
+    here = {name for thing in (scenario.model, scenario.gpu) for name in (thing.id, thing.name)}
+    models, gpus = (
+        [name for name in columns[column].unique() if name not in here] if column in columns else []
+        for column in ("model", "gpu")
+    )
+    return Beside(tuple(map(find_model, models)), tuple(map(find_gpu, gpus)))
 
 
 def offer_scenario(scenario: Scenario) -> None:

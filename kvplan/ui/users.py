@@ -26,6 +26,7 @@ from kvplan.fleet import (
     user_warnings,
 )
 from kvplan.plan import Scenario
+from kvplan.report import USD_AN_HOUR
 from kvplan.ui import figures, words
 from kvplan.ui.address import BIND
 from kvplan.ui.fields import FIELDS
@@ -170,7 +171,7 @@ def show_layout(scenario: Scenario, users: int, points: tuple[UserPlan, ...]) ->
     )
     table = pd.DataFrame([_cells(point) for point in points])
     price = st.column_config.NumberColumn(format="dollar")
-    words.show_table(table, "What all users take at each length", "users", **{"USD an hour": price})
+    words.show_table(table, "What all users take at each length", "users", **{USD_AN_HOUR: price})
     if scenario.gpu.rent_per_hour is None:
         st.caption(f"{words.UNKNOWN} where no public price is known.")
     words.offer_csv(table, "users", "This table as CSV")
@@ -185,7 +186,7 @@ def _cells(point: UserPlan) -> dict[str, Any]:
         "users a replica holds": point.users_per_replica,
         "replicas": point.replicas,
         "GPUs": point.num_gpus,
-        "USD an hour": point.rent_per_hour,
+        USD_AN_HOUR: point.rent_per_hour,
     }
 
 

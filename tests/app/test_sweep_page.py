@@ -1,6 +1,7 @@
 """The Sweep page: five questions, each with its answer in words, a figure and its table."""
 
 import itertools
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import kvplan
 from kvplan.charts import octave_values
 from kvplan.fleet import layouts_tried, which_gpu, why_no_stages
 from kvplan.hardware import define_gpu
+from kvplan.presets import load_gpu, load_model
 from kvplan.sweep_charts import largest_point
 from kvplan.ui.axes import AXES, LABELS, POPULAR_GPUS
 
@@ -521,3 +523,15 @@ def test_another_model_that_cannot_be_planned_says_so_and_the_first_stands(app):
     page.set(fleet_models=["devstral-small-2-24b"])
     assert page.errors() == ["devstral-small-2-24b cannot be planned so"]
     assert set(page.tables()[0]["model"]) == {"llama-3.1-8b"}
+
+
+@pytest.mark.parametrize(("question", "name"), [(GPU, "which-gpu.json"), (PAIR, "two-settings.json")])
+def test_a_file_has_the_sources_of_every_model_and_gpu_that_its_rows_are_of(app, monkeypatch, question, name):
+    files = {}
+    monkeypatch.setattr("streamlit.download_button", lambda _, make, name, *__, **___: files.update({name: make}))
+    page = asked(app, question, fleet_models="qwen3-30b-a3b")
+    sources = {row["source"] for row in json.loads(files[name]())["sources"]}
+    assert {load_gpu(gpu).usable_basis for gpu in POPULAR_GPUS} <= sources
+    assert (load_model("qwen3-30b-a3b").source in sources) == (question == GPU)
+    assert any("an hour on" in source for source in sources) == (question == GPU)
+    assert not page.errors()

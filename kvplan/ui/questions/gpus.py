@@ -11,6 +11,7 @@ from kvplan.documents import Figure
 from kvplan.errors import KvplanError
 from kvplan.fleet import FleetRow, cheapest_first, fewest_first, layouts_tried, which_gpu, why_no_stages
 from kvplan.plan import Scenario
+from kvplan.report import USD_AN_HOUR
 from kvplan.sweep_charts import fleet_bars, price_words
 from kvplan.ui import figures, words
 from kvplan.ui.address import BIND
@@ -71,7 +72,7 @@ def _show(scenario: Scenario, rows: list[FleetRow], by_price: bool) -> None:
     table = pd.DataFrame([_cells(row, shared) for row in rows])
     if len(table):
         price = st.column_config.NumberColumn(format="dollar")
-        words.show_table(table, "Fewest GPUs of each kind", "fleet", **{"USD an hour": price})
+        words.show_table(table, "Fewest GPUs of each kind", "fleet", **{USD_AN_HOUR: price})
         offer_sweep(table, scenario, "which-gpu", answer, *drawn)
         st.caption("Prices are the lowest public rental price of each GPU, with its date in the table.")
     show_formula("fleet", lambda: _show_sums(scenario, rows))
@@ -139,7 +140,7 @@ def _cells(row: FleetRow, shared: list[str]) -> dict[str, Any]:
         "model": row.model,
         "GPU": row.gpu,
         "GPUs": row.num_gpus,
-        "USD an hour": row.rent_per_hour,
+        USD_AN_HOUR: row.rent_per_hour,
         "price of": "no price known" if row.price is None else row.price.date,
         "tensor parallel": None if p is None else p.scenario.tensor_parallel,
         "pipeline stages": None if p is None else p.scenario.pipeline_parallel,
