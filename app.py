@@ -11,6 +11,9 @@ import streamlit as st
 SECONDS_TO_OPEN = 3
 """How long a browser takes for the first figures at most, while the server hands it what they are drawn with."""
 
+SIDEBAR = 320
+"""Pixels across, in which names of usual GPUs are whole: Streamlit's 300 cut the last letter of the first one off."""
+
 UI = Path(__file__).resolve().parent / "kvplan" / "ui"
 
 
@@ -57,7 +60,9 @@ def freeze() -> None:
 def show() -> None:
     """One run of the script, for one visitor."""
     # Before anything else: a material or emoji icon of a page would be fetched from another host.
-    st.set_page_config(page_title="kvplan", page_icon=str(UI / "icon.svg"), layout="wide")
+    st.set_page_config(
+        page_title="kvplan", page_icon=str(UI / "icon.svg"), layout="wide", initial_sidebar_state=SIDEBAR
+    )
     warm_up()
     from kvplan.ui.address import read_address, show_address_trouble
     from kvplan.ui.address_bar import keep_address

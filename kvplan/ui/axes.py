@@ -76,13 +76,13 @@ def _on_gpus(value: int, scenario: Scenario) -> str:
 
 
 def _chosen(label: str, options: Callable[[], list[str]], first: tuple[str, ...]) -> Callable[[str, Scenario], Any]:
-    """Names from a list, in its order."""
+    """Names from a list, in its order, in which a typed part of one finds them too: l4-24gb before l40-48gb."""
 
     def ask(key: str, scenario: Scenario) -> list[Any]:
         known = options()
         usual = [item for item in first if item in known]
         # the entry of Streamlit's that takes all matches would stand first, and Enter would take it
-        chosen = st.multiselect(label, known, usual, key=key, bind=BIND, select_all=False)
+        chosen = st.multiselect(label, known, usual, key=key, bind=BIND, select_all=False, filter_mode="contains")
         if not chosen:
             raise InputError(f"no {label} is chosen; choose at least one")
         return list(chosen)

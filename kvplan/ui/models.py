@@ -20,7 +20,17 @@ from kvplan.model import Model
 from kvplan.presets import list_gpus, list_models, load_gpu, load_model, readable, shelf
 from kvplan.ui import figures, words
 from kvplan.ui.fields import AS_TRAINED, FIELDS
-from kvplan.ui.library import find_gpu, find_model, gpu_ids, model_ids, own_gpus, own_models, say_left_out
+from kvplan.ui.library import (
+    find_gpu,
+    find_model,
+    gpu_ids,
+    gpu_labels,
+    model_ids,
+    model_labels,
+    own_gpus,
+    own_models,
+    say_left_out,
+)
 from kvplan.ui.page_address import read_address, write_address
 from kvplan.ui.scenario import held
 from kvplan.units import GIB, counted, format_exact_bytes, format_params, format_rate
@@ -146,7 +156,7 @@ def compare_models() -> None:
     st.subheader("Side by side", anchor=False)
     here = held(FIELDS["model"])
     others = [name for name in model_ids() if name != here]
-    more = ask_beside("The sidebar's model beside", others, "compare")
+    more = ask_beside("The sidebar's model beside", others, model_labels(), "compare")
     kv = held(FIELDS["kv"])
     models = {name: find_model(name) for name in [here, *more]}
     words.show_beside({name: model_facts(model, kv) for name, model in models.items()}, "Models side by side", "beside")
@@ -157,10 +167,13 @@ def compare_models() -> None:
             show_model(model)
 
 
-def ask_beside(label: str, others: list[str], key: str) -> list[str]:
-    """Up to two more models or GPUs, by id."""
+def ask_beside(label: str, others: list[str], labels: Callable[[str], str], key: str) -> list[str]:
+    """Up to two more models or GPUs, by id; people look for them by name."""
     read_address(key, others, MAX_BESIDE)
-    more = st.multiselect(label, others, key=key, max_selections=MAX_BESIDE, persist_state="session", select_all=False)
+    more = st.multiselect(
+        label, others, key=key, max_selections=MAX_BESIDE, persist_state="session", select_all=False,
+        format_func=labels,
+    )  # fmt: skip
     write_address(key, more)
     return more
 
@@ -270,7 +283,7 @@ def browse_gpus() -> None:
     st.subheader("Side by side", anchor=False)
     here = held(FIELDS["gpu"])
     others = [name for name in gpu_ids() if name != here]
-    more = ask_beside("The sidebar's GPU beside", others, "compare_gpus")
+    more = ask_beside("The sidebar's GPU beside", others, gpu_labels(), "compare_gpus")
     words.show_beside({name: gpu_facts(find_gpu(name)) for name in [here, *more]}, "GPUs side by side", "beside")
     for name, place in zip([here, *more], st.columns(1 + len(more), gap="medium"), strict=True):
         with place:

@@ -535,3 +535,17 @@ def test_a_file_has_the_sources_of_every_model_and_gpu_that_its_rows_are_of(app,
     assert (load_model("qwen3-30b-a3b").source in sources) == (question == GPU)
     assert any("an hour on" in source for source in sources) == (question == GPU)
     assert not page.errors()
+
+
+def test_whether_a_row_fits_stands_before_its_bytes(app):
+    """Behind seven columns of numbers it was beside the screen of 1,440 pixels."""
+    (shown,) = asked(app, "What fits?").run.dataframe
+    assert list(shown.proto.column_order)[:4] == ["context_length", "batch_size", "fits", "cache_bytes"]
+    assert len(shown.proto.column_order) == len(shown.value.columns)
+
+
+def test_the_sum_of_a_sweep_names_the_precision_of_the_weights_beside_them_and_not_that_of_the_cache(app):
+    page = asked(app, "What fits?", weights="fp8_per_tensor", kv="fp8")
+    page.open("fit_formula")
+    rows = page.tables()[-1].set_index("what")
+    assert rows.loc["weights", "how"] == "fp8_per_tensor"

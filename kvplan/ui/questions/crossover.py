@@ -19,7 +19,7 @@ from kvplan.ui.address import BIND
 from kvplan.ui.axes import AXES, ask_values, pick_axis, say_gpus_in_all, value_words, values_words
 from kvplan.ui.exports import offer_sweep
 from kvplan.ui.fields import CONTEXTS
-from kvplan.ui.questions.shown import above_figure, listed, show_answer, show_formula, show_gaps
+from kvplan.ui.questions.shown import above_figure, listed, show_answer, show_formula, show_gaps, weights_term
 from kvplan.units import counted, counted_and, parse_axis, parse_count
 
 CURVE_CONTEXTS = ("128", "256", "512", *CONTEXTS, "2m", "4m")
@@ -144,6 +144,6 @@ def _show_terms(column: str, named: list[tuple[Any, Curve]]) -> None:
             at = plan(curve.plan.scenario.with_changes(context_length=crossover))
             st.text(f"{value_words(column, value, at.scenario)}, {counted(crossover, 'token')}")
             sums = Term("cache", "sum of the above", at.cache_bytes)
-            words.show_terms([*cache_terms(at), sums, Term("weights", words.precision(at.scenario), at.weight_bytes)])
+            words.show_terms([*cache_terms(at), sums, weights_term(at)])
     if named[0][1].plan.scenario.pipeline_parallel > 1:
         st.caption("The crossover counts all stages together; the terms are those of the stage that holds the most.")

@@ -31,12 +31,13 @@ def ask(scenario: Scenario) -> None:
     here, own = held(FIELDS["model"]), held(FIELDS["gpu"])
     others = [name for name in model_ids() if name != here]
     more = st.multiselect(
-        "Beside the sidebar's model", others, key="fleet_models", max_selections=2, bind=BIND, select_all=False
-    )
+        "Beside the sidebar's model", others, key="fleet_models", max_selections=2, bind=BIND, select_all=False,
+        filter_mode="contains",
+    )  # fmt: skip
     known = gpu_ids()
     gpus = st.multiselect(
         "Beside the sidebar's GPU", known, [g for g in POPULAR_GPUS if g in known], key="fleet_gpus", bind=BIND,
-        select_all=False,
+        select_all=False, filter_mode="contains",
     )  # fmt: skip
     by = st.segmented_control("Compare by", [PRICE, COUNT], default=PRICE, key="fleet_by", bind=BIND, required=True)
     asked = list(dict.fromkeys([own, *gpus]))

@@ -12,6 +12,7 @@ import streamlit as st
 from kvplan.documents import Figure
 from kvplan.explain import Term, cache_terms, overhead_terms
 from kvplan.plan import MemoryPlan, Scenario
+from kvplan.report import setting_words
 from kvplan.sweep import Refusal
 from kvplan.sweep_charts import TITLES
 from kvplan.ui import figures, words
@@ -20,14 +21,14 @@ from kvplan.ui.exports import offer_sweep
 
 COLUMNS: dict[str, str] = {
     **TITLES,
+    "fits": "fits",
     "cache_bytes": "KV cache (bytes)",
     "weight_bytes": "weights (bytes)",
     "overhead_bytes": "overhead (bytes)",
     "total_bytes": "together (bytes)",
     "capacity_bytes": "usable (bytes)",
-    "fits": "fits",
 }
-"""What the columns of a sweep are called on the page; files keep the names that `kvplan.sweep` gives them."""
+"""What the columns of a sweep are called on the page, in its order; files have those of `kvplan.sweep`."""
 
 MAX_REASONS = 5
 
@@ -81,9 +82,10 @@ def show_sweep(table: pd.DataFrame, scenario: Scenario, name: str, answer: str, 
     """
     words.leave_room()
     config: dict[str, Any] = {str(name): _column(str(name), table[name]) for name in table}
+    order = [name for name in COLUMNS if name in config]  # whether a row fits would be out of sight behind the bytes
     st.dataframe(
-        table, hide_index=True, column_config=config, key=f"{name}_table", placeholder=words.UNKNOWN, lazy=True,
-        alt="Every point of the figure",
+        table, hide_index=True, column_config=config, column_order=order, key=f"{name}_table",
+        placeholder=words.UNKNOWN, lazy=True, alt="Every point of the figure",
     )  # fmt: skip
     offer_sweep(table, scenario, name, answer, figure)
 
@@ -114,6 +116,11 @@ def show_formula(key: str, draw: Callable[[], None]) -> None:
             draw()
 
 
+def weights_term(p: MemoryPlan) -> Term:
+    """The weights of one GPU, with their precision."""
+    return Term("weights", setting_words(p.scenario, "weight_dtype"), p.weight_bytes)
+
+
 def show_memory_sum(p: MemoryPlan) -> None:
     """Weights, cache and overhead of one GPU, term by term, beside what is usable."""
     here = p.scenario
@@ -121,7 +128,7 @@ def show_memory_sum(p: MemoryPlan) -> None:
         f"Weights + KV cache + overhead of {here.batch_size:,} × {words.counted(here.context_length, 'token')} on one "
         "GPU:"
     )
-    parts = [Term("weights", words.precision(here), p.weight_bytes), *cache_terms(p), *overhead_terms(p, words.unit())]
+    parts = [weights_term(p), *cache_terms(p), *overhead_terms(p, words.unit())]
     verdict = "fits" if p.fits else "does not fit"
     ends = [Term("together", "sum of the above", p.total_bytes), Term("usable", verdict, p.capacity_bytes)]
     words.show_terms([*parts, *ends])
