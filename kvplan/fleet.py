@@ -289,13 +289,17 @@ def fewest_for_users(scenario: Scenario, num_users: int, lengths: Lengths) -> Us
     return min(possible, key=lambda found: found.point.num_gpus or 0, default=None)
 
 
-def user_warnings(scenario: Scenario, lengths: Lengths) -> tuple[str, ...]:
-    """What a person should know before trusting the answer for users of these lengths. Raises InputError."""
+def user_warnings(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[str, ...]:
+    """What a person should know before trusting the answer for `num_users` of these lengths. Raises InputError.
+
+    The users are the batch here: what the scenario's own would leave idle is no matter.
+    """
     require_scenario(scenario)
     if not isinstance(lengths, Lengths):
         raise InputError(f"lengths is {quoted(lengths)}; what lengths_from_list makes is needed")
     longest, prefix = max(lengths.maximum, scenario.shared_prefix), scenario.shared_prefix
-    found = plan(scenario.with_changes(context_length=longest)).warnings
+    users = whole_number(num_users, "num_users")
+    found = plan(scenario.with_changes(context_length=longest, batch_size=users)).warnings
     if prefix <= lengths.mean + scenario.image_tokens:
         return found
     shorter = (

@@ -613,7 +613,7 @@ def _placement_warnings(scenario: Scenario) -> list[str]:
         found.append(f"expert_parallel changes nothing: {model.name} has no routed experts")
     if placement.data_parallel > scenario.batch_size:
         found.append(
-            f"{counted(scenario.batch_size, 'sequence')} leave some of the "
+            f"{counted_and(scenario.batch_size, 'sequence', 'leave')} some of the "
             f"{counted(placement.data_parallel, 'replica')} idle"
         )
     return found + _uneven_warnings(model, placement)

@@ -366,7 +366,16 @@ def test_lengths_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match=r"lengths is \[100\]; what lengths_from_list makes is needed"):
         plan_users(scenario(), 5, [100])  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"lengths is \[100\]; what lengths_from_list makes is needed"):
-        user_warnings(scenario(), [100])  # type: ignore[arg-type]
+        user_warnings(scenario(), 1, [100])  # type: ignore[arg-type]
+
+
+def test_replicas_are_idle_by_the_number_of_users_and_not_by_the_batch() -> None:
+    """Of 4 replicas 3 users leave one idle and 4 none, whatever the batch is; a plan of 1 sequence leaves 3 idle."""
+    idle, ten = "leave some of the 4 replicas idle", lengths_from_list([10])
+    one, many = (scenario(data_parallel=4, batch_size=batch) for batch in (1, 100))
+    assert [any(f"3 sequences {idle}" in text for text in user_warnings(s, 3, ten)) for s in (one, many)] == [True] * 2
+    assert [user_warnings(s, 4, ten) for s in (one, many)] == [plan(many).warnings] * 2
+    assert any(text.startswith("1 sequence leaves some of the 4") for text in plan(one).warnings)
 
 
 def test_a_prefix_may_reach_into_the_images_of_users_as_into_those_of_a_batch() -> None:

@@ -94,8 +94,10 @@ export default function ({data}) {
 """.replace("KEYS", "|".join(sorted({*LINK_KEYS, "unit"})))
 
 # A folded sidebar stands beside the screen, where no key should lead: hidden, its controls cannot be reached.
+# The button that folds it is Streamlit's only while a mouse is over it: no key and no finger would reach it.
 _STYLE = """
 .st-key-address_bar { display: none }
+[data-testid=stSidebarCollapseButton] { visibility: visible !important }
 [data-testid=stSidebar][data-collapsed=true] * { visibility: hidden !important }
 """
 

@@ -235,7 +235,7 @@ def show_fewest(scenario: Scenario, users: int, lengths: Lengths, warned: Collec
         ]
     )
     st.text(f"Every sequence at its 95th percentile of {counted(point.tokens, 'token')}; each replica on {_how(best)}.")
-    words.show_warnings(text for text in user_warnings(best, lengths) if text not in warned)
+    words.show_warnings(text for text in user_warnings(best, users, lengths) if text not in warned)
     for line in user_lines(best, users, point):
         st.caption(f"{line.what}: {line.how}")
 
@@ -266,7 +266,7 @@ def show_page(scenario: Scenario) -> None:
         st.header(users_sentence(scenario, number, spread, points[1]), divider=color, anchor=False)
         st.text(f"{words.hardware(scenario)}, every sequence at its 95th percentile{words.besides(scenario)}")
         words.where_to_change()
-        warned = user_warnings(scenario, spread)
+        warned = user_warnings(scenario, number, spread)
         words.show_warnings(warned)
     show_layout(scenario, number, points)
     show_fewest(scenario, number, spread, warned)

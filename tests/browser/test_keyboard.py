@@ -86,6 +86,14 @@ def test_no_key_leads_into_the_sidebar_while_it_is_folded_and_into_it_when_it_op
     one.page.wait_for_function("() => document.activeElement.getAttribute('aria-label') === 'Expand sidebar'")
 
 
+def test_keys_fold_the_sidebar_of_a_wide_screen_and_unfold_it_again(keys):
+    one = keys()
+    one.press("Tab", "Tab")
+    for key, then in (("Enter", "Expand sidebar"), ("Enter", "Collapse sidebar"), ("Space", "Expand sidebar")):
+        one.press(key)
+        one.page.wait_for_function("then => document.activeElement.getAttribute('aria-label') === then", arg=then)
+
+
 def test_a_plan_is_made_without_a_mouse(keys):
     one = keys()
     for key, text in (("model", "llama 3.1 70b"), ("tp", "2"), ("ctx", "16k"), ("weights", "fp8_per_tensor")):
