@@ -342,7 +342,8 @@ def _crossover_line(p: MemoryPlan) -> Line | None:
     if tokens is None:
         return None
     cache, weights = sum(u.cache_bytes(tokens, batch) for u in p.stages), sum(u.shard.weight_bytes for u in p.stages)
-    return Line("crossover", f"{counted(tokens, 'token')} of {batch:,} keep {cache:,} B, the weights {weights:,} B")
+    sequences = f"{counted(tokens, 'token')} of {batch:,} {_keep(tokens)}"
+    return Line("crossover", f"{sequences} {cache:,} B, the weights {weights:,} B")
 
 
 def _floor_line(p: MemoryPlan) -> Line | None:

@@ -16,7 +16,7 @@ from kvplan.attention import CrossAttention, Tokens, first_true
 from kvplan.dtypes import kv_dtype
 from kvplan.errors import InputError, UnknownNameError, quoted
 from kvplan.hardware import Gpu
-from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, weight_dtype_name
+from kvplan.model import MAX_GPUS, ROLES, Model, Placement, Shard, WeightGroup, weight_dtype_name
 from kvplan.presets import largest_node, load_gpu, load_model, node_sizes, usual_node
 from kvplan.units import GIB, MAX_COUNT, TIB, counted, counted_and, format_bytes, format_hundredths, whole_number
 
@@ -628,7 +628,7 @@ def _uneven_warnings(model: Model, placement: Placement) -> list[str]:
     found: dict[bool, str] = {}
     for group, _ in model.all_groups:
         cut = placement.held(group, group.count)[1]
-        divided = {"rows": group.rows, "columns": group.columns}.get(group.split)
+        divided = _divided(model, group)
         if divided is not None and divided % cut:
             is_padded = group.role in VOCABULARY
             then = "engines add a few rows until they do" if is_padded else "most engines refuse to start"
@@ -638,3 +638,10 @@ def _uneven_warnings(model: Model, placement: Placement) -> list[str]:
                 f"largest part is counted, and {then}",
             )
     return [found[is_padded] for is_padded in sorted(found)]
+
+
+def _divided(model: Model, group: WeightGroup) -> int | None:
+    """The rows or columns that GPUs divide. A vocabulary is one matrix to an engine, of however many groups."""
+    if group.split == "rows" and group.role in VOCABULARY:
+        return sum(g.rows for g, _ in model.all_groups if (g.role, g.split) == (group.role, group.split))
+    return {"rows": group.rows, "columns": group.columns}.get(group.split)

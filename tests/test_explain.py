@@ -175,6 +175,8 @@ def test_limits_are_written_with_the_numbers_that_make_them() -> None:
     assert lines["longest context"].startswith(f"{longest:,} tokens take {fixed + longest * 131_072 * 8:,} B")
     assert lines["crossover"] == "15,317 tokens of 8 keep 16,061,038,592 B, the weights 16,060,522,496 B"
     assert lines["decode step, at least"].endswith("B read / 1,000,000,000,000 B a second = 23.600 ms")
+    many = dict(limit_lines(plan(plain_plan().with_changes(batch_size=122_533, context_length=1))))  # × 131,072 B
+    assert many["crossover"] == "1 token of 122,533 keeps 16,060,645,376 B, the weights 16,060,522,496 B"
 
 
 def test_the_decode_floor_says_what_its_draft_model_adds() -> None:

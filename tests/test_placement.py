@@ -105,6 +105,14 @@ def test_a_vocabulary_that_does_not_divide_keeps_no_engine_from_starting_and_hid
     assert odd[0].endswith("most engines refuse to start")
 
 
+def test_rows_that_stand_behind_a_vocabulary_are_divided_with_it_and_not_for_themselves() -> None:
+    """Llama 3.2 Vision has 128,256 rows and 8 for image tokens: engines cut 128,264 over 16 GPUs, 8,016.5 on each."""
+    asked = Scenario("llama-3.2-11b-vision", "h100-sxm-80gb", tensor_parallel=16)
+    found = [text.split(" do not")[0] for text in plan(asked).warnings if "do not divide" in text]
+    assert found == ["128,264 rows of token embedding"]
+    assert not any("do not divide" in text for text in plan(asked.with_changes(tensor_parallel=8)).warnings)
+
+
 def test_the_largest_batch_is_that_of_all_replicas() -> None:
     one, four = ask(DENSE), ask(DENSE, data_parallel=4)
     assert one.max_batch_size is not None
