@@ -95,9 +95,11 @@ export default function ({data}) {
 
 # A folded sidebar stands beside the screen, where no key should lead: hidden, its controls cannot be reached.
 # The button that folds it is Streamlit's only while a mouse is over it: no key and no finger would reach it.
+# A name that is longer than its list says so: gemma-3-27 instead of gemma-3-27b would be another model.
 _STYLE = """
 .st-key-address_bar { display: none }
 [data-testid=stSidebarCollapseButton] { visibility: visible !important }
+[data-testid=stSelectbox] input { text-overflow: ellipsis }
 [data-testid=stSidebar][data-collapsed=true] * { visibility: hidden !important }
 """
 

@@ -135,6 +135,14 @@ def test_on_a_dark_touch_screen_text_stands_out_no_toolbar_covers_a_part_and_not
     assert phone.page.evaluate(COVERED) == []
 
 
+def test_a_chosen_name_that_is_longer_than_its_list_ends_in_dots(visit):
+    """gemma-3-27 without them would be read as another model than gemma-3-27b."""
+    chosen = visit("/?model=gemma-3-27b").page.locator(".st-key-model input")
+    width, room, look = chosen.evaluate("e => [e.scrollWidth, e.clientWidth, getComputedStyle(e).textOverflow]")
+    assert width > room
+    assert look == "ellipsis"
+
+
 CUT = """() => [...document.querySelectorAll('[data-testid=stMain] :is([role=radiogroup], a, a *, button)')]
   .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth && getComputedStyle(e).overflowX !== 'visible')
   .map(e => e.textContent)"""
