@@ -69,11 +69,20 @@ function takeOver() {
   return replace;
 }
 
-// The button that folds the sidebar, or unfolds it, goes away by that: a key that pressed it goes on at the other one.
+// The button that folds the sidebar, or unfolds it, goes away by that: a key that pressed it goes on at the other one,
+// once that is there, unless the person has gone on elsewhere.
 function followFold({target, detail}) {
   const pressed = detail === 0 && target.closest?.("[data-testid=stExpandSidebarButton], #stSidebar [aria-controls]");
-  const other = pressed?.closest?.("#stSidebar") ? "[data-testid=stExpandSidebarButton]" : "#stSidebar [aria-controls]";
-  if (pressed) setTimeout(() => document.querySelector(other)?.focus(), 50);
+  if (!pressed) return;
+  const other = pressed.closest("#stSidebar") ? "[data-testid=stExpandSidebarButton]" : "#stSidebar [aria-controls]";
+  const end = performance.now() + 3000;
+  const follow = () => {
+    const place = document.activeElement, next = document.querySelector(other);
+    if (place === next || ![pressed, document.body].includes(place) || performance.now() > end) return;
+    next?.focus();
+    setTimeout(follow, 50);
+  };
+  setTimeout(follow, 50);
 }
 
 // A link to another page names its path alone: opened in a new tab, or copied, it has to take the scenario along.

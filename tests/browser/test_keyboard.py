@@ -69,6 +69,7 @@ def keys(visit):
 
 def test_no_key_leads_into_the_sidebar_while_it_is_folded_and_into_it_when_it_opens(visit):
     one = Keys(visit(viewport=PHONE))
+    one.page.wait_for_url("**v=1&**")
     order = []
     for _ in range(3):
         one.press("Tab")
@@ -88,7 +89,9 @@ def test_no_key_leads_into_the_sidebar_while_it_is_folded_and_into_it_when_it_op
 
 def test_keys_fold_the_sidebar_of_a_wide_screen_and_unfold_it_again(keys):
     one = keys()
+    one.page.wait_for_url("**v=1&**")  # what follows the fold writes the address too
     one.press("Tab", "Tab")
+    assert one.page.evaluate(HERE)["text"] == "Collapse sidebar"
     for key, then in (("Enter", "Expand sidebar"), ("Enter", "Collapse sidebar"), ("Space", "Expand sidebar")):
         one.press(key)
         one.page.wait_for_function("then => document.activeElement.getAttribute('aria-label') === then", arg=then)
