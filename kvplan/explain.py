@@ -10,7 +10,7 @@ from kvplan.dtypes import KvDtype, StorageFormat, kv_dtype
 from kvplan.fleet import Lengths, UserPlan, first_full
 from kvplan.model import ROLES, Layer, Model, PlacedGroup, Stage, as_weight_format
 from kvplan.plan import MemoryPlan, Scenario
-from kvplan.units import counted, counted_and, format_rate, format_usd, require_kind, whole_number
+from kvplan.units import agreeing, counted, counted_and, format_rate, format_usd, require_kind, whole_number
 
 ASSUMPTIONS: tuple[str, ...] = (
     "Which layers keep every token: window, latent, recurrent and shared layers keep less, and count as they are.",
@@ -105,17 +105,12 @@ def _window_words(counts: list[tuple[LayerCache, int]], num_layers: int) -> str:
         ratios |= compressed
         behind += count if compressed else 0
         alone += count if windowed and not compressed else 0
-    said = [f"{alone:,} of {counted(num_layers, 'layer')} {_keep(alone)} a window only"] if alone else []
+    said = [f"{alone:,} of {counted(num_layers, 'layer')} {agreeing(alone, 'keep')} a window only"] if alone else []
     if behind:
         every = " or ".join(counted(ratio, "token") for ratio in sorted(ratios))
-        said.append(
-            f"{behind:,} of {counted(num_layers, 'layer')} {_keep(behind)} a window and one entry for every {every}"
-        )
+        kept = f"{agreeing(behind, 'keep')} a window and one entry for every {every}"
+        said.append(f"{behind:,} of {counted(num_layers, 'layer')} {kept}")
     return " and ".join(said)
-
-
-def _keep(count: int) -> str:
-    return "keeps" if count == 1 else "keep"
 
 
 def _heads_reason(p: MemoryPlan, model: Model) -> str:
@@ -342,7 +337,7 @@ def _crossover_line(p: MemoryPlan) -> Line | None:
     if tokens is None:
         return None
     cache, weights = sum(u.cache_bytes(tokens, batch) for u in p.stages), sum(u.shard.weight_bytes for u in p.stages)
-    sequences = f"{counted(tokens, 'token')} of {batch:,} {_keep(tokens)}"
+    sequences = f"{counted(tokens, 'token')} of {batch:,} {agreeing(tokens, 'keep')}"
     return Line("crossover", f"{sequences} {cache:,} B, the weights {weights:,} B")
 
 

@@ -232,8 +232,7 @@ class UserPlan:
 def plan_users(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[UserPlan, ...]:
     """The scenario's layout for `num_users` at once: at the mean length, the 95th percentile and the maximum."""
     require_scenario(scenario)
-    if not isinstance(lengths, Lengths):
-        raise InputError(f"lengths is {quoted(lengths)}; what lengths_from_list makes is needed")
+    _require_lengths(lengths)
     users = whole_number(num_users, "num_users")
     points = (("mean", lengths.mean), ("95th percentile", lengths.p95), ("maximum", lengths.maximum))
     return tuple(_user_plan(scenario, users, label, tokens) for label, tokens in points)
@@ -289,14 +288,18 @@ def fewest_for_users(scenario: Scenario, num_users: int, lengths: Lengths) -> Us
     return min(possible, key=lambda found: found.point.num_gpus or 0, default=None)
 
 
+def _require_lengths(given: object) -> None:
+    if not isinstance(given, Lengths):
+        raise InputError(f"lengths is {quoted(given)}; what lengths_from_list makes is needed")
+
+
 def user_warnings(scenario: Scenario, num_users: int, lengths: Lengths) -> tuple[str, ...]:
     """What a person should know before trusting the answer for `num_users` of these lengths. Raises InputError.
 
     The users are the batch here: what the scenario's own would leave idle is no matter.
     """
     require_scenario(scenario)
-    if not isinstance(lengths, Lengths):
-        raise InputError(f"lengths is {quoted(lengths)}; what lengths_from_list makes is needed")
+    _require_lengths(lengths)
     longest, prefix = max(lengths.maximum, scenario.shared_prefix), scenario.shared_prefix
     users = whole_number(num_users, "num_users")
     found = plan(scenario.with_changes(context_length=longest, batch_size=users)).warnings

@@ -146,10 +146,14 @@ def _gpu_sources(gpu: Gpu) -> list[tuple[str, str]]:
 
 def about(scenario: Scenario, address: str = "", settings: str = "") -> About:
     """What every file of a scenario carries; see `link_or_reason`."""
+    return _about(scenario, source_rows(scenario), address, settings)
+
+
+def _about(scenario: Scenario, sources: list[tuple[str, str]], address: str, settings: str) -> About:
     return About(
         [("setting", "value"), *setting_rows(scenario)],
         plain_inputs(scenario),
-        source_rows(scenario),
+        sources,
         link_or_reason(scenario, address, settings),
     )
 
@@ -305,7 +309,7 @@ def sweep_html(
 
 
 def _sweep_about(table: pd.DataFrame, scenario: Scenario, address: str, settings: str, beside: Beside) -> About:
-    return about(scenario, address, settings)._replace(sources=_sweep_sources(table, scenario, beside))
+    return _about(scenario, _sweep_sources(table, scenario, beside), address, settings)
 
 
 def _sweep_sources(table: pd.DataFrame, scenario: Scenario, beside: Beside) -> list[tuple[str, str]]:

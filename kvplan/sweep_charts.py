@@ -378,7 +378,7 @@ def _category_axis(column: str, words: Sequence[str], upright: bool = False) -> 
         "type": "category",
         "tickmode": "array",
         "tickvals": shown,
-        "ticktext": [short_name(word) for word in shown],
+        "ticktext": [_short_name(word) for word in shown],
         "automargin": column not in GROWING,
         "range": ends[::-1] if upright and column not in GROWING else ends,
         "showgrid": False,
@@ -797,7 +797,7 @@ def fleet_bars(rows: Sequence[FleetRow], by_price: bool) -> Figure:
                 "categoryarray": gpus,
                 "tickmode": "array",
                 "tickvals": gpus,
-                "ticktext": [short_name(gpu) for gpu in gpus],
+                "ticktext": [_short_name(gpu) for gpu in gpus],
                 "autorange": "reversed",
                 "automargin": True,
             },
@@ -812,7 +812,7 @@ def _fleet_bar(rows: Sequence[FleetRow], model: str, by_price: bool, color: str,
     return {
         "type": "bar",
         "orientation": "h",
-        "name": short_name(model),
+        "name": _short_name(model),
         "y": [row.gpu for row in rows],
         "x": values,
         "text": short,
@@ -831,7 +831,7 @@ Hovers and tables have them whole.
 """
 
 
-def short_name(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 

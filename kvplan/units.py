@@ -202,7 +202,12 @@ def counted(count: int, word: str) -> str:
 
 def counted_and(count: int, word: str, verb: str) -> str:
     """A number with its noun and a verb, which is given as for many: `1 file is`, `2 files are`, `1 layer keeps`."""
-    return f"{counted(count, word)} {_SINGULARS.get(verb, verb + 's') if count == 1 else verb}"
+    return f"{counted(count, word)} {agreeing(count, verb)}"
+
+
+def agreeing(count: int, verb: str) -> str:
+    """A verb, given as for many, as it stands with a number that it does not follow at once: `1 of 4 layers keeps`."""
+    return _SINGULARS.get(verb, verb + "s") if count == 1 else verb
 
 
 _SINGULARS = {"are": "is", "were": "was", "have": "has", "do": "does"}

@@ -2,6 +2,9 @@
 
 One small script in the page writes it, always in the place of the entry that stands in the history. So a change of a
 widget makes no entry, and each page keeps the address that it was left with.
+
+What Streamlit leaves undone beside it stands here too, since a second script would cost each first visit another
+message: where the focus goes when the sidebar folds, and a few lines of style.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ class Session:
     identity   the server's word for this session
     page_hash  the server's word for the page, from the first run on
     received   the messages of the last run, as they came
+    held       those of them that a browser keeps, by the hashes that it names when it asks again
     """
 
     def __init__(self, socket: ClientConnection, page: str = "", query: str = "") -> None:
@@ -45,6 +46,7 @@ class Session:
         self.identity = ""
         self.page_hash = ""
         self.received: list[bytes] = []
+        self.held: list[str] = []
 
     async def run(self, **choices: str) -> Answer:
         """One run of the script, with the text of each widget that is named; all earlier choices stay."""
@@ -65,8 +67,7 @@ class Session:
         rerun.page_script_hash = self.page_hash  # as a browser does once it knows the pages
         rerun.fragment_id = self.fragments.get(changed, "")
         rerun.widget_states.widgets.extend(states)
-        received = map(ForwardMsg.FromString, self.received)
-        rerun.cached_message_hashes.extend(seen.hash for seen in received if seen.metadata.cacheable)
+        rerun.cached_message_hashes.extend(self.held)
         await self.socket.send(message.SerializeToString())
         return await self._answer()
 
@@ -74,10 +75,13 @@ class Session:
         """Everything up to the end of the run; a run that the script itself starts anew is not over."""
         seen = _Seen()
         self.received.clear()
+        self.held.clear()
         while True:
             self.received.append(await self.socket.recv(decode=False))
             message = ForwardMsg.FromString(self.received[-1])
             self.identity = message.new_session.initialize.session_id or self.identity
+            if message.metadata.cacheable:
+                self.held.append(message.hash)
             kind = message.WhichOneof("type")
             if kind == "navigation":
                 self.page_hash = message.navigation.page_script_hash

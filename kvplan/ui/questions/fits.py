@@ -24,6 +24,7 @@ from kvplan.ui.questions.shown import (
     show_memory_sum,
     show_sweep,
 )
+from kvplan.units import agreeing
 
 PANEL_AXES = ("kv_dtype", "num_kv_heads", "weight_dtype", "tensor_parallel")
 MAX_PANELS = 4
@@ -110,7 +111,7 @@ def _say_each(maps: list[Map], limit: int | None) -> None:
         st.text(f"{one.words}: {'nothing fits' if one.largest is None else one.largest.words}")
     largest = maps[0].largest
     if len(maps) == 1 and largest is not None and largest.equals:
-        verb = "holds" if largest.equals == 1 else "hold"
+        verb = agreeing(largest.equals, "hold")
         st.caption(f"{words.counted(largest.equals, 'other point')} of the map {verb} as many tokens.")
     say_limit([int(one.table["context_length"].max()) for one in maps], limit)
 

@@ -22,6 +22,7 @@ from kvplan.ui.questions.shown import (
     show_memory_sum,
     show_sweep,
 )
+from kvplan.units import agreeing
 
 MAX_NAMED = 3
 
@@ -79,7 +80,7 @@ def _answer(table: pd.DataFrame, first: str, second: str, scenario: Scenario) ->
     lines = _lines(table, first, second)
     if lines is None or not table["fits"].any():
         fitting = int(table["fits"].sum())
-        return f"{fitting:,} of {words.counted(len(table), 'combination')} {'fits' if fitting == 1 else 'fit'}"
+        return f"{fitting:,} of {words.counted(len(table), 'combination')} {agreeing(fitting, 'fit')}"
     return _reach(table, *lines, scenario)
 
 
@@ -95,7 +96,7 @@ def _reach(table: pd.DataFrame, along: str, by: str, scenario: Scenario) -> str:
         return f"Fits up to {reaches[0]} on every line"
     parts = [f"{reach} {phrase}" for reach, phrase in zip(reaches, named, strict=True)]
     none = lines - len(parts)
-    never = f"; {words.counted(none, 'line')} never {'fits' if none == 1 else 'fit'}" if none else ""
+    never = f"; {words.counted(none, 'line')} never {agreeing(none, 'fit')}" if none else ""
     if len(parts) > MAX_NAMED:
         return f"Fits up to {parts[0]}, and at the least {parts[-1]}{never}"
     return f"Fits up to {listed(parts)}{never}"
